@@ -52,14 +52,14 @@ def entry(kind: str, id: str, parent: str | None = None, **fields: Any) -> bytes
     return json_line({"type": kind, "id": id, "parentId": parent, "timestamp": TIME, **fields})
 
 
-def said(id: str, parent: str | None = None, text: str = "hello", role: str = "user") -> bytes:
+def message_line(id: str, parent: str | None = None, text: str = "hello", role: str = "user") -> bytes:
     """A message line."""
     return entry("message", id, parent, message={"role": role, "content": text, "timestamp": 1000})
 
 
 def chain(count: int, text: str = "hello", first: int = 0) -> list[bytes]:
     """Message lines that follow each other, with ids `m0`, `m1`, and so on."""
-    return [said(f"m{at}", f"m{at - 1}" if at else None, text) for at in range(first, first + count)]
+    return [message_line(f"m{at}", f"m{at - 1}" if at else None, text) for at in range(first, first + count)]
 
 
 def opened(data: bytes | MemoryStore, dialect: str | None = None) -> Session:

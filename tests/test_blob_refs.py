@@ -28,7 +28,7 @@ from sessiontree.session.blob_refs import (
 )
 from sessiontree.session.session import Session
 from sessiontree.stores.memory import MemoryBlobs
-from tests.builders import entry, examples, header, json_line, opened, places, said
+from tests.builders import entry, examples, header, json_line, message_line, opened, places
 
 LONG = "long text " * 50_001
 IMAGE = base64.b64encode(bytes(range(256)) * 3).decode()
@@ -40,7 +40,7 @@ def image(data: str, **fields: Any) -> dict[str, Any]:
 
 
 def there_and_back(fields: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is stored, and what comes back."""
+    """The stored entry, and the restored one."""
     blobs = MemoryBlobs()
     stored = externalize(fields, blobs.put)
     assert json.loads(json.dumps(stored)) == stored
@@ -52,7 +52,7 @@ def test_the_examples_are_as_large_as_they_should_be() -> None:
     assert len(LONG) > STRING_CHARACTERS == 500_000
 
 
-# Out and back
+# Externalize and restore
 
 
 def test_a_large_image_goes_to_a_blob_as_bytes() -> None:
@@ -189,7 +189,7 @@ def test_the_cheap_test_never_misses_large_content() -> None:
     assert not may_hold_large_content(json_line({"data": "x" * 2000}))
 
 
-# Cutting instead
+# Truncation
 
 
 def test_truncation_adds_a_notice_within_the_limit() -> None:
@@ -240,7 +240,7 @@ def blob_path(home: Path, name: str) -> Path:
 
 def session_in(home: Path, line: bytes) -> Session:
     path = home / "s.jsonl"
-    path.write_bytes(header() + said("m0") + line + said("m2", "m1"))
+    path.write_bytes(header() + message_line("m0") + line + message_line("m2", "m1"))
     return sessiontree.open(path, home=home)
 
 
@@ -249,7 +249,7 @@ def test_a_missing_blob_is_a_problem_and_not_an_exception(tmp_path: Path) -> Non
     assert session.problems == []
     message = session.context().messages[1]
     assert message == User(content=(Image(PREFIX + NAME), Text("t")))
-    start = len(header() + said("m0"))
+    start = len(header() + message_line("m0"))
     assert places(session.problems) == [(3, start, start + len(LINE) - 1, "missing-blob")]
     session.context()
     list(session)
@@ -294,7 +294,7 @@ def test_deep_nesting_next_to_a_reference_raises_no_error() -> None:
         line = entry("custom", "m1", "m0", customType=PREFIX, data="HERE").replace(
             b'"HERE"', b"[" * depth + b"]" * depth
         )
-        found = opened(header() + said("m0") + line).entry("m1")
+        found = opened(header() + message_line("m0") + line).entry("m1")
         assert isinstance(found, Custom)
         assert found.custom_type == PREFIX
 
@@ -404,7 +404,7 @@ values = st.recursive(
 
 
 def spelled_out(value: Any) -> Any:
-    """The value with large strings in the place of the words for them.
+    """The value with placeholders replaced by large strings.
 
     A reference as image data is left out: base64 has no colon, so it is always meant as a reference.
     """

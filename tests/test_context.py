@@ -68,7 +68,7 @@ def build(*entries: Entry, rules: Rules = NATIVE) -> Context:
     return build_context(path_of(*entries), rules)
 
 
-def spoken(*entries: Entry, rules: Rules = NATIVE) -> list[str]:
+def context_texts(*entries: Entry, rules: Rules = NATIVE) -> list[str]:
     return [message_text(message) for message in build(*entries, rules=rules).messages]
 
 
@@ -111,25 +111,25 @@ def test_a_compaction_opens_the_context_followed_by_what_it_kept() -> None:
 
 def test_the_latest_of_several_compactions_counts() -> None:
     path = [user("1"), compaction("c1", "1"), user("2"), user("3"), compaction("c2", "3"), user("4")]
-    assert spoken(*path) == ["summary c2", "3", "4"]
+    assert context_texts(*path) == ["summary c2", "3", "4"]
 
 
 @pytest.mark.parametrize("bound", ["nowhere", "c", "sibling", "4", None, ""])
 def test_a_bound_that_is_not_before_the_compaction_keeps_nothing(bound: str | None) -> None:
     """Not on the path, the compaction itself, on another branch, after the compaction, absent."""
-    assert spoken(user("1"), user("2"), compaction("c", bound), user("4")) == ["summary c", "4"]
+    assert context_texts(user("1"), user("2"), compaction("c", bound), user("4")) == ["summary c", "4"]
 
 
 def test_a_compaction_at_the_end_of_the_path_keeps_its_range() -> None:
-    assert spoken(user("1"), user("2"), compaction("c", "2")) == ["summary c", "2"]
+    assert context_texts(user("1"), user("2"), compaction("c", "2")) == ["summary c", "2"]
 
 
 def test_a_compaction_at_the_root_has_nothing_to_keep() -> None:
-    assert spoken(compaction("c", "1"), user("2")) == ["summary c", "2"]
+    assert context_texts(compaction("c", "1"), user("2")) == ["summary c", "2"]
 
 
 def test_a_bound_on_an_entry_without_a_message_keeps_what_follows_it() -> None:
-    assert spoken(user("1"), Label("l", target_id="1"), user("2"), compaction("c", "l")) == ["summary c", "2"]
+    assert context_texts(user("1"), Label("l", target_id="1"), user("2"), compaction("c", "l")) == ["summary c", "2"]
 
 
 def test_an_older_compaction_inside_the_kept_range_adds_no_message() -> None:
@@ -139,12 +139,12 @@ def test_an_older_compaction_inside_the_kept_range_adds_no_message() -> None:
         user("2"),
         compaction("new", "1"),
     ]
-    assert spoken(*path) == ["summary new", "1", "2"]
+    assert context_texts(*path) == ["summary new", "1", "2"]
 
 
 def test_system_messages_in_the_kept_range_are_left_out() -> None:
     path = [system("s1"), user("1"), system("s2"), user("2"), compaction("c", "s1"), system("s3"), user("3")]
-    assert spoken(*path) == ["summary c", "1", "2", "s3", "3"]
+    assert context_texts(*path) == ["summary c", "1", "2", "s3", "3"]
 
 
 def test_the_system_checkpoint_of_a_compaction_comes_first() -> None:
@@ -156,27 +156,27 @@ def test_the_system_checkpoint_of_a_compaction_comes_first() -> None:
 
 def test_the_checkpoint_stays_although_kept_system_messages_are_left_out() -> None:
     path = [system("s"), user("1"), compaction("c", "s", system_message=System(content="prompt"))]
-    assert spoken(*path) == ["prompt", "summary c", "1"]
+    assert context_texts(*path) == ["prompt", "summary c", "1"]
 
 
 def test_a_reset_starts_an_empty_context() -> None:
-    assert spoken(user("1"), ResetBoundary("r"), user("2")) == ["2"]
+    assert context_texts(user("1"), ResetBoundary("r"), user("2")) == ["2"]
 
 
 def test_the_last_of_several_resets_counts() -> None:
-    assert spoken(user("1"), ResetBoundary("r"), user("2"), ResetBoundary("r2"), user("3")) == ["3"]
+    assert context_texts(user("1"), ResetBoundary("r"), user("2"), ResetBoundary("r2"), user("3")) == ["3"]
 
 
 def test_a_reset_at_the_end_leaves_no_messages() -> None:
-    assert spoken(user("1"), ResetBoundary("r")) == []
+    assert context_texts(user("1"), ResetBoundary("r")) == []
 
 
 def test_a_reset_after_a_compaction_leaves_out_its_summary_too() -> None:
-    assert spoken(user("1"), compaction("c", "1"), user("2"), ResetBoundary("r"), user("3")) == ["3"]
+    assert context_texts(user("1"), compaction("c", "1"), user("2"), ResetBoundary("r"), user("3")) == ["3"]
 
 
 def test_a_reset_before_a_compaction_has_no_effect() -> None:
-    assert spoken(user("1"), ResetBoundary("r"), user("2"), compaction("c", "1"), user("3")) == [
+    assert context_texts(user("1"), ResetBoundary("r"), user("2"), compaction("c", "1"), user("3")) == [
         "summary c",
         "1",
         "2",
@@ -185,9 +185,9 @@ def test_a_reset_before_a_compaction_has_no_effect() -> None:
 
 
 def test_without_the_rule_a_reset_has_no_effect() -> None:
-    assert spoken(user("1"), ResetBoundary("r"), user("2"), rules=PI) == ["1", "2"]
+    assert context_texts(user("1"), ResetBoundary("r"), user("2"), rules=PI) == ["1", "2"]
     path = [user("1"), compaction("c", None), user("2"), ResetBoundary("r"), user("3")]
-    assert spoken(*path, rules=PI) == ["summary c", "2", "3"]
+    assert context_texts(*path, rules=PI) == ["summary c", "2", "3"]
 
 
 def test_a_reset_does_not_reset_the_state() -> None:
@@ -238,14 +238,14 @@ def test_an_edit_without_replacement_leaves_the_message_out() -> None:
 def test_the_last_edit_of_a_message_wins() -> None:
     first, second = Replacement("first"), Replacement("second")
     edits = [ContextEdit("e1", target_id="1", replacement=first), ContextEdit("e2", target_id="1", replacement=second)]
-    assert spoken(user("1"), *edits) == ["second"]
-    assert spoken(user("1"), *edits, ContextEdit("e3", target_id="1")) == []
-    assert spoken(user("1"), ContextEdit("e0", target_id="1"), *edits) == ["second"]
+    assert context_texts(user("1"), *edits) == ["second"]
+    assert context_texts(user("1"), *edits, ContextEdit("e3", target_id="1")) == []
+    assert context_texts(user("1"), ContextEdit("e0", target_id="1"), *edits) == ["second"]
 
 
 def test_an_edit_of_a_custom_message_counts() -> None:
     path = [CustomMessage("1", content="long"), ContextEdit("e", target_id="1", replacement=Replacement("short"))]
-    assert spoken(*path) == ["short"]
+    assert context_texts(*path) == ["short"]
 
 
 @pytest.mark.parametrize(
@@ -264,20 +264,20 @@ def test_anything_else_can_be_left_out_and_cannot_be_replaced_as_in_pi(target: E
 
 
 def test_an_edit_of_a_missing_entry_has_no_effect() -> None:
-    assert spoken(user("1"), ContextEdit("e", target_id="2")) == ["1"]
+    assert context_texts(user("1"), ContextEdit("e", target_id="2")) == ["1"]
 
 
 def test_an_edit_before_the_kept_range_has_no_effect() -> None:
     path = [user("1"), ContextEdit("e", target_id="2"), user("2"), compaction("c", "2")]
-    assert spoken(*path) == ["summary c", "2"]
+    assert context_texts(*path) == ["summary c", "2"]
 
 
 def test_an_edit_in_the_kept_range_counts() -> None:
     path = [user("1"), user("2"), ContextEdit("e", target_id="2"), user("3"), compaction("c", "2")]
-    assert spoken(*path) == ["summary c", "3"]
+    assert context_texts(*path) == ["summary c", "3"]
 
 
-# What other entries say
+# Messages of other entries
 
 
 def test_a_branch_summary_is_a_message() -> None:
@@ -286,7 +286,7 @@ def test_a_branch_summary_is_a_message() -> None:
 
 
 def test_an_empty_branch_summary_adds_no_message() -> None:
-    assert spoken(BranchSummary("1", from_id="9"), user("2")) == ["2"]
+    assert context_texts(BranchSummary("1", from_id="9"), user("2")) == ["2"]
 
 
 def test_a_custom_message_is_a_message() -> None:
@@ -426,13 +426,13 @@ def test_rules_are_listed_once_in_the_order_they_came() -> None:
     assert state(*path).rules == ("b", "a", "c")
 
 
-# Reading no more than is needed
+# Lazy loading
 
 
 def test_only_what_counts_is_loaded() -> None:
     loaded: list[int] = []
     path = path_of(
-        *(user(f"old{at}") for at in range(50)),  # 0 to 49: behind the compaction, never looked at
+        *(user(f"old{at}") for at in range(50)),  # 0 to 49: before the compaction, never read
         CHANGE,  # 50: state
         Custom("x"),  # 51: never in a context
         user("kept"),  # 52
@@ -464,7 +464,7 @@ def test_the_model_is_looked_for_no_further_back_than_needed() -> None:
 
 
 def naive_messages(entries: Sequence[Entry], rules: Rules) -> list[tuple[str, Message]]:
-    """What the context should say, written down step by step from the format's description."""
+    """The expected messages of a context: a direct implementation of the format's description."""
     entries = list(entries)
     opening: Compaction | None = None
     for entry in entries:
@@ -486,23 +486,23 @@ def naive_messages(entries: Sequence[Entry], rules: Rules) -> list[tuple[str, Me
             entry for entry in before if not (isinstance(entry, MessageEntry) and isinstance(entry.message, System))
         ]
         selected = [opening, *kept, *entries[at + 1 :]]
-    said: list[tuple[str, Message]] = []
+    messages: list[tuple[str, Message]] = []
     for entry in selected:
         if isinstance(entry, MessageEntry):
-            said.append((entry.id, entry.message))
+            messages.append((entry.id, entry.message))
         elif isinstance(entry, CustomMessage):
-            said.append((entry.id, CustomText(content=entry.content, custom_type=entry.custom_type)))
+            messages.append((entry.id, CustomText(content=entry.content, custom_type=entry.custom_type)))
         elif isinstance(entry, BranchSummary) and entry.summary != "":
-            said.append((entry.id, BranchSummaryText(summary=entry.summary, from_id=entry.from_id)))
+            messages.append((entry.id, BranchSummaryText(summary=entry.summary, from_id=entry.from_id)))
         elif isinstance(entry, Compaction) and entry is opening:
             if entry.system_message is not None:
-                said.append((entry.id, entry.system_message))
-            said.append((entry.id, CompactionSummary(summary=entry.summary)))
+                messages.append((entry.id, entry.system_message))
+            messages.append((entry.id, CompactionSummary(summary=entry.summary)))
     for edit in (entry for entry in selected if isinstance(entry, ContextEdit)):
         last = [each for each in selected if isinstance(each, ContextEdit) and each.target_id == edit.target_id][-1]
         if last is edit:
-            said = [pair for source, message in said for pair in naive_edit(source, message, edit)]
-    return said
+            messages = [pair for source, message in messages for pair in naive_edit(source, message, edit)]
+    return messages
 
 
 def naive_edit(source: str, message: Message, edit: ContextEdit) -> list[tuple[str, Message]]:

@@ -24,14 +24,14 @@ EXPECTED: dict[str, dict[str, Any]] = json.loads((FOLDER / "expected.json").read
 FILES = sorted(path.stem for path in FOLDER.glob("*.jsonl"))
 PI_REFUSES = sorted(name for name in FILES if "error" in EXPECTED[name]["pi-1.5.0"])
 MADE_IDS = ["37_v1"]
-"""Pi makes random ids for these, so only their number can be compared."""
+"""Pi generates random ids for these, so only their number can be compared."""
 BLIND_SPOT = ["17_models_roles"]
 """Pi does not read the field in which oh-my-pi names the model, and shows an empty one."""
 PI_READS = [name for name in FILES if name not in PI_REFUSES]
 
 _stand_in = re.compile(r"\[(thinking|redactedThinking|toolCall (\S+) (.*))\]")
 
-# What a cut in the middle of a line may be called, besides what the whole file has.
+# Possible kinds of problems after a cut in the middle of a line, in addition to those of the complete file.
 OF_A_CUT = {"torn-tail", "no-final-newline", "no-header"}
 
 
@@ -45,7 +45,7 @@ def expectation(name: str) -> dict[str, Any]:
 
 
 def stand_in(block: object) -> str:
-    """A block as the expectations write it."""
+    """A block in the form of the expectations."""
     match block:
         case Text():
             return block.text
@@ -60,7 +60,7 @@ def stand_in(block: object) -> str:
 
 
 def as_expected(message: Message, expected: dict[str, Any]) -> dict[str, Any]:
-    """A message in the words of the expectation it is compared with."""
+    """A message in the form of the expectation it is compared with."""
     if _stand_in.search(expected["text"]):
         return {"role": message.role, "text": "\n".join(map(stand_in, message_blocks(message)))}
     return {"role": message.role, "text": message_text(message)}
@@ -76,7 +76,7 @@ def parents(session: Session) -> list[str | None]:
 
 
 def complete_entries(data: bytes) -> int:
-    """How many lines are whole JSON objects that are entries, LF or not."""
+    """Number of lines that are complete entries, with or without LF."""
     count = 0
     for _, line in iter_lines(data):
         try:
@@ -93,7 +93,7 @@ def test_every_file_has_an_expectation_and_every_expectation_a_file() -> None:
     assert PI_REFUSES == ["29_self_parent", "41_title_slot"]
 
 
-# What Pi rebuilds
+# Pi's own results
 
 
 @pytest.mark.parametrize("name", [name for name in PI_READS if name not in MADE_IDS])
@@ -169,7 +169,7 @@ ODD = {
     "39_version_99": (1, "newer-version"),
     "45_parent_empty_string": (2, "empty-parent"),
 }
-"""Files with one oddity each: its line and kind."""
+"""Files with one problem each: its line and kind."""
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if name not in ODD])
@@ -234,7 +234,7 @@ def test_a_file_read_while_it_grows_gives_the_same_entries(name: str) -> None:
         assert session.fragments == whole.fragments, cut
 
 
-# Reading leaves no trace
+# Reading changes nothing
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -114,7 +114,7 @@ def test_links_between_pages_are_valid() -> None:
 @pytest.mark.parametrize("page", list(console.pages()), ids=lambda page: page.name)
 def test_the_commands_of_a_page_print_what_the_page_shows(page: Path) -> None:
     text = page.read_text()
-    assert without_chance(console.refreshed(text)) == without_chance(text), "`make docs` renews it"
+    assert without_chance(console.refreshed(text)) == without_chance(text), "run `make docs` to update the page"
 
 
 def without_chance(text: str) -> list[str]:

@@ -117,7 +117,7 @@ def parsed(**fields: Any) -> Entry:
     return PI.parse(json.dumps(fields).encode())
 
 
-def spoken(message: Any) -> Message:
+def parsed_message(message: Any) -> Message:
     entry = parsed(type="message", id="1", message=message)
     assert isinstance(entry, MessageEntry)
     return entry.message
@@ -176,7 +176,7 @@ def test_a_line_that_is_not_an_object_is_read_as_an_unknown_entry() -> None:
 
 @pytest.mark.parametrize("role", ["pythonExecution", "fileMention", ""])
 def test_an_unknown_role_keeps_all_of_its_fields(role: str) -> None:
-    message = spoken({"role": role, "content": "text", "files": [1]})
+    message = parsed_message({"role": role, "content": "text", "files": [1]})
     assert message == OtherMessage(kind=role, fields={"role": role, "content": "text", "files": [1]})
     assert message.role == role
     assert message_text(message) == "text"
@@ -184,23 +184,25 @@ def test_an_unknown_role_keeps_all_of_its_fields(role: str) -> None:
 
 @pytest.mark.parametrize("role", [None, 5, ["user"], {}])
 def test_a_role_that_is_not_a_string_is_unknown(role: Any) -> None:
-    message = spoken({"role": role, "content": "text"})
+    message = parsed_message({"role": role, "content": "text"})
     assert isinstance(message, OtherMessage)
     assert message_text(message) == "text"
 
 
 @pytest.mark.parametrize("message", [None, "text", 5, ["text"]])
 def test_a_message_that_is_not_an_object_is_kept(message: Any) -> None:
-    assert spoken(message) == OtherMessage(fields={"content": message})
+    assert parsed_message(message) == OtherMessage(fields={"content": message})
 
 
 def test_the_old_name_of_a_role_is_accepted() -> None:
-    assert spoken({"role": "hookMessage", "customType": "note", "content": "hi"}) == CustomText(None, "note", "hi")
+    assert parsed_message({"role": "hookMessage", "customType": "note", "content": "hi"}) == CustomText(
+        None, "note", "hi"
+    )
 
 
 @pytest.mark.parametrize("role", ["user", "assistant", "toolResult", "custom"])
 def test_null_content_is_empty(role: str) -> None:
-    message = spoken({"role": role, "content": None})
+    message = parsed_message({"role": role, "content": None})
     assert message.role == role
     assert message_blocks(message) == ()
     assert message_text(message) == ""
@@ -208,19 +210,19 @@ def test_null_content_is_empty(role: str) -> None:
 
 @pytest.mark.parametrize("role", ["user", "assistant", "toolResult", "custom", "system"])
 def test_missing_content_is_empty(role: str) -> None:
-    assert message_blocks(spoken({"role": role})) == ()
+    assert message_blocks(parsed_message({"role": role})) == ()
 
 
 def test_an_unknown_block_is_kept_between_known_ones() -> None:
     blocks = [{"type": "text", "text": "a"}, {"type": "hologram", "data": 1}, {"type": "text", "text": "b"}]
-    message = spoken({"role": "user", "content": blocks})
+    message = parsed_message({"role": "user", "content": blocks})
     assert message == User(content=(Text("a"), OtherBlock("hologram", blocks[1]), Text("b")))
     assert message_text(message) == "a\nb"
 
 
 @pytest.mark.parametrize("block", [None, "text", 5, [], {}, {"type": None}, {"type": 5}, {"text": "no type"}])
 def test_a_block_without_a_type_is_kept(block: Any) -> None:
-    message = spoken({"role": "user", "content": [block, {"type": "text", "text": "a"}]})
+    message = parsed_message({"role": "user", "content": [block, {"type": "text", "text": "a"}]})
     assert isinstance(message, User)
     first, second = message.content
     assert isinstance(first, OtherBlock)
@@ -229,7 +231,7 @@ def test_a_block_without_a_type_is_kept(block: Any) -> None:
 
 
 def test_a_single_block_without_a_list_is_read() -> None:
-    assert spoken({"role": "user", "content": {"type": "text", "text": "a"}}) == User(content=(Text("a"),))
+    assert parsed_message({"role": "user", "content": {"type": "text", "text": "a"}}) == User(content=(Text("a"),))
 
 
 def test_a_field_of_the_wrong_type_gets_its_default_and_the_others_are_read() -> None:
@@ -238,19 +240,21 @@ def test_a_field_of_the_wrong_type_gets_its_default_and_the_others_are_read() ->
 
 
 def test_a_wrong_field_of_a_message_does_not_affect_the_others() -> None:
-    message = spoken({"role": "assistant", "content": "hi", "model": 5, "provider": "p", "timestamp": "late"})
+    message = parsed_message({"role": "assistant", "content": "hi", "model": 5, "provider": "p", "timestamp": "late"})
     assert message == Assistant(content="hi", provider="p")
 
 
 def test_a_wrong_field_of_a_block_does_not_affect_the_others() -> None:
-    message = spoken(
+    message = parsed_message(
         {"role": "assistant", "content": [{"type": "toolCall", "id": "t", "name": "read", "arguments": "a"}]}
     )
     assert tool_calls(message) == (ToolCall("t", "read", {}),)
 
 
 def test_a_wrong_field_of_the_usage_does_not_affect_the_others() -> None:
-    message = spoken({"role": "assistant", "content": "hi", "usage": {"input": 10, "output": 2, "cost": "cheap"}})
+    message = parsed_message(
+        {"role": "assistant", "content": "hi", "usage": {"input": 10, "output": 2, "cost": "cheap"}}
+    )
     assert isinstance(message, Assistant)
     assert message.usage == Usage(10, 2)
 

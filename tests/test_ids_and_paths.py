@@ -26,7 +26,7 @@ from sessiontree.paths import (
     session_path,
     short_id,
 )
-from tests.builders import examples, header, said
+from tests.builders import examples, header, message_line
 
 ONE = "019c0000-0000-7000-8000-00000000000a"
 TWO = "019c0000-0000-7000-8000-00000000000b"
@@ -58,7 +58,7 @@ def put(root: Path, id: str, folder: str = "project-0123456789") -> Path:
     """An empty session file with the right name."""
     path = root / "sessions" / folder / f"2026-02-16T10-00-00-000Z_{id}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(header(id=id) + said("m0"))
+    path.write_bytes(header(id=id) + message_line("m0"))
     return path
 
 
@@ -103,7 +103,7 @@ def test_an_entry_id_is_eight_hex_digits() -> None:
 
 def test_an_entry_id_is_never_one_that_is_taken() -> None:
     class AllButOne:
-        """A container that refuses the first few ids it is asked about."""
+        """A container that claims to have the first few ids it is asked for."""
 
         def __init__(self) -> None:
             self.asked: list[str] = []
@@ -154,7 +154,7 @@ def test_no_session_id_can_leave_its_folder(text: str) -> None:
         assert not text.startswith((".", "-"))
 
 
-# Where a session goes
+# Paths of sessions
 
 
 @pytest.mark.parametrize("id", BAD_IDS)

@@ -19,17 +19,17 @@ from sessiontree.core.messages import CustomText, message_text
 from sessiontree.errors import NotASessionError, ReadOnlyError, ReplacedError
 from sessiontree.session.session import Session
 from sessiontree.stores.memory import MemoryStore
-from tests.builders import HEADER, TIME, chain, entry, examples, grow, header, json_line, opened, places, said
+from tests.builders import HEADER, TIME, chain, entry, examples, grow, header, json_line, message_line, opened, places
 
 BOM = b"\xef\xbb\xbf"
 FIRST, SECOND, THIRD = chain(3)
 Damage = tuple[int, int, int, str]
 
 
-def damaged(*before: bytes, line: bytes, behind: bytes = b"") -> tuple[Session, int, int]:
-    """A session with an odd line between others: the session, and where the line starts and ends."""
+def damaged(*before: bytes, line: bytes, after: bytes = b"") -> tuple[Session, int, int]:
+    """A session with a damaged line between others: the session, and the start and end of that line."""
     start = sum(map(len, before))
-    return opened(b"".join(before) + line + behind), start, start + len(line.removesuffix(b"\n"))
+    return opened(b"".join(before) + line + after), start, start + len(line.removesuffix(b"\n"))
 
 
 def texts(session: Session) -> list[str]:
@@ -48,7 +48,7 @@ def test_a_valid_session_has_no_problems() -> None:
 
 @pytest.mark.parametrize("blank", [b"\n", b"  \t\n", b"\r\n"])
 def test_a_blank_line_is_skipped(blank: bytes) -> None:
-    session, start, end = damaged(header(), FIRST, line=blank, behind=SECOND)
+    session, start, end = damaged(header(), FIRST, line=blank, after=SECOND)
     assert session.ids == ["m0", "m1"]
     assert places(session.problems) == [(3, start, end, "blank-line")]
     assert session.fragments == []
@@ -56,7 +56,7 @@ def test_a_blank_line_is_skipped(blank: bytes) -> None:
 
 @pytest.mark.parametrize("scalar", [b"null", b"0", b"123", b'"text"', b"true", b"[]", b"[1,2]"])
 def test_a_line_that_is_not_an_object_is_kept_as_a_fragment(scalar: bytes) -> None:
-    session, start, end = damaged(header(), FIRST, line=scalar + b"\n", behind=SECOND)
+    session, start, end = damaged(header(), FIRST, line=scalar + b"\n", after=SECOND)
     assert session.ids == ["m0", "m1"]
     assert session.leaf == "m1"
     assert places(session.problems) == [(3, start, end, "not-an-object")]
@@ -67,7 +67,7 @@ def test_a_line_that_is_not_an_object_is_kept_as_a_fragment(scalar: bytes) -> No
     "fields", [{}, {"a": 1}, {"type": 5, "id": "x"}, {"type": ""}, {"id": "x"}, {"type": "text", "text": "t"}]
 )
 def test_an_object_that_is_not_an_entry_is_kept(fields: dict[str, Any]) -> None:
-    session, start, end = damaged(header(), FIRST, line=json_line(fields), behind=SECOND)
+    session, start, end = damaged(header(), FIRST, line=json_line(fields), after=SECOND)
     assert session.ids == ["m0", "m1"]
     assert places(session.problems) == [(3, start, end, "not-an-entry")]
     assert [fragment.raw for fragment in session.fragments] == [json_line(fields)[:-1]]
@@ -75,31 +75,29 @@ def test_an_object_that_is_not_an_entry_is_kept(fields: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("garbage", [b"garbage", b'{"type":"message"', b"}{", b"\xff\xfe\xfd"])
 def test_a_line_that_cannot_be_decoded_is_kept(garbage: bytes) -> None:
-    session, start, end = damaged(header(), FIRST, line=garbage + b"\n", behind=SECOND)
+    session, start, end = damaged(header(), FIRST, line=garbage + b"\n", after=SECOND)
     assert session.ids == ["m0", "m1"]
     assert places(session.problems) == [(3, start, end, "undecodable")]
     assert [fragment.raw for fragment in session.fragments] == [garbage]
 
 
 def test_a_line_of_nul_bytes_is_skipped() -> None:
-    session, start, end = damaged(header(), FIRST, line=b"\x00" * 512 + b"\n", behind=SECOND)
+    session, start, end = damaged(header(), FIRST, line=b"\x00" * 512 + b"\n", after=SECOND)
     assert session.ids == ["m0", "m1"]
     assert places(session.problems) == [(3, start, end, "nul-run")]
 
 
-@pytest.mark.parametrize(("before", "behind"), [(7, 0), (0, 7), (3, 4)])
-def test_nul_bytes_around_an_entry_are_reported_and_the_entry_is_read(before: int, behind: int) -> None:
+@pytest.mark.parametrize(("before", "after"), [(7, 0), (0, 7), (3, 4)])
+def test_nul_bytes_around_an_entry_are_reported_and_the_entry_is_read(before: int, after: int) -> None:
     body = SECOND[:-1]
-    session, start, end = damaged(
-        header(), FIRST, line=b"\x00" * before + body + b"\x00" * behind + b"\n", behind=THIRD
-    )
-    runs = [(3, start, start + before, "nul-run")] * bool(before) + [(3, end - behind, end, "nul-run")] * bool(behind)
+    session, start, end = damaged(header(), FIRST, line=b"\x00" * before + body + b"\x00" * after + b"\n", after=THIRD)
+    runs = [(3, start, start + before, "nul-run")] * bool(before) + [(3, end - after, end, "nul-run")] * bool(after)
     assert session.ids == ["m0", "m1", "m2"]
     assert places(session.problems) == runs
     assert session.raw("m1") == body
 
 
-# One line, several things
+# Several records on one line
 
 
 @pytest.mark.parametrize("between", [b"", b" "])
@@ -121,7 +119,7 @@ def test_header_and_entry_on_one_line_are_both_read() -> None:
 
 def test_a_stub_glued_to_a_record_is_kept_and_the_record_is_read() -> None:
     stub = FIRST[:40]
-    session, start, end = damaged(header(), FIRST, line=stub + SECOND, behind=THIRD)
+    session, start, end = damaged(header(), FIRST, line=stub + SECOND, after=THIRD)
     assert session.ids == ["m0", "m1", "m2"]
     assert places(session.problems) == [(3, start, start + 40, "glued-stub")]
     assert [(fragment.raw, fragment.kind) for fragment in session.fragments] == [(stub, "glued-stub")]
@@ -130,15 +128,15 @@ def test_a_stub_glued_to_a_record_is_kept_and_the_record_is_read() -> None:
 
 
 def test_garbage_after_a_record_is_kept_and_the_record_is_read() -> None:
-    session, _, end = damaged(header(), FIRST, line=SECOND[:-1] + b"garbage\n", behind=THIRD)
+    session, _, end = damaged(header(), FIRST, line=SECOND[:-1] + b"garbage\n", after=THIRD)
     assert session.ids == ["m0", "m1", "m2"]
     assert places(session.problems) == [(3, end - 7, end, "undecodable")]
 
 
 def test_a_fused_line_and_a_blank_line_in_one_block_are_both_reported() -> None:
-    """As many objects as lines, and yet not one on each."""
+    """There are as many objects as lines, but not one on each."""
     fused = SECOND[:-1] + THIRD
-    data = header() + FIRST + fused + b"\n" + said("m3", "m2")
+    data = header() + FIRST + fused + b"\n" + message_line("m3", "m2")
     at = len(header()) + len(FIRST)
     session = opened(data)
     assert session.ids == ["m0", "m1", "m2", "m3"]
@@ -179,9 +177,9 @@ def test_windows_line_ends_are_reported_once() -> None:
 
 
 def test_windows_line_ends_at_the_start_of_a_block_are_reported_with_the_same_range() -> None:
-    """The LF is no more part of a line where a block is decoded in one go than elsewhere."""
+    """The LF is not part of the range, even where a block is decoded in one call."""
     before = header() + b"".join(chain(25, "x" * 4000))
-    odd = said("odd", "m24", "y" * 60_000).replace(b"\n", b"\r\n")
+    odd = message_line("odd", "m24", "y" * 60_000).replace(b"\n", b"\r\n")
     assert len(before) < BLOCK_SIZE < len(before) + len(odd)  # so that the odd line starts the second block
     session = opened(before + odd)
     assert session.ids[-1] == "odd"
@@ -190,7 +188,7 @@ def test_windows_line_ends_at_the_start_of_a_block_are_reported_with_the_same_ra
 
 def test_bad_utf8_inside_an_entry_is_reported_and_the_entry_is_read() -> None:
     bad = SECOND.replace(b"hello", b"he\xff\xc3llo")
-    session, start, end = damaged(header(), FIRST, line=bad, behind=THIRD)
+    session, start, end = damaged(header(), FIRST, line=bad, after=THIRD)
     assert session.ids == ["m0", "m1", "m2"]
     assert places(session.problems) == [(3, start, end, "bad-utf8")]
     assert texts(session)[1].encode("utf-8", "surrogateescape") == b"he\xff\xc3llo"
@@ -199,7 +197,7 @@ def test_bad_utf8_inside_an_entry_is_reported_and_the_entry_is_read() -> None:
 
 def test_a_lone_surrogate_is_reported_and_kept() -> None:
     odd = SECOND.replace(b"hello", b"\\ud83d!")
-    session, start, end = damaged(header(), FIRST, line=odd, behind=THIRD)
+    session, start, end = damaged(header(), FIRST, line=odd, after=THIRD)
     assert places(session.problems) == [(3, start, end, "lone-surrogate")]
     assert texts(session) == ["hello", "\ud83d!", "hello"]
 
@@ -207,7 +205,7 @@ def test_a_lone_surrogate_is_reported_and_kept() -> None:
 @pytest.mark.parametrize("value", [b"NaN", b"1e400", b'"a\tb"', b"-Infinity"])
 def test_json_that_is_not_strict_is_reported_and_read(value: bytes) -> None:
     odd = entry("custom", "x", "m0", customType="c", data="HERE").replace(b'"HERE"', value)
-    session, start, end = damaged(header(), FIRST, line=odd, behind=said("m1", "x"))
+    session, start, end = damaged(header(), FIRST, line=odd, after=message_line("m1", "x"))
     assert session.ids == ["m0", "x", "m1"]
     assert places(session.problems) == [(3, start, end, "odd-json")]
 
@@ -216,7 +214,7 @@ def test_json_that_is_not_strict_is_reported_and_read(value: bytes) -> None:
 def test_a_number_of_thousands_of_digits_raises_no_error(in_first_block: bool) -> None:
     lines = chain(4 if in_first_block else 60, "x" * 4000)
     odd = entry("custom", "x", "m0", data="HERE").replace(b'"HERE"', b"9" * 5000)
-    session = opened(header() + b"".join(lines) + odd + said("last", "m0"))
+    session = opened(header() + b"".join(lines) + odd + message_line("last", "m0"))
     assert session.ids[-2:] == ["x", "last"]
     assert session.entry("last").parent_id == "m0"
     assert session.entry("x").id == "x"
@@ -227,7 +225,7 @@ def test_nesting_of_any_depth_raises_no_error() -> None:
         for text in (b"", b"\\ud800"):
             deep = entry("custom", "x", "m0", text="TEXT", data="HERE")
             deep = deep.replace(b'"HERE"', b"[" * depth + b"]" * depth).replace(b"TEXT", text)
-            session = opened(header() + FIRST + deep + said("m1", "m0"))
+            session = opened(header() + FIRST + deep + message_line("m1", "m0"))
             assert [id for id in session.ids if id != "x"] == ["m0", "m1"], depth
             assert len(list(session)) == len(session.ids)
             assert len(session.ids) + len(session.fragments) == 3, depth
@@ -238,7 +236,7 @@ def test_nesting_of_any_depth_raises_no_error() -> None:
 
 def test_a_second_header_is_kept_and_the_first_counts() -> None:
     second = header(id="other")
-    session, start, end = damaged(header(), FIRST, line=second, behind=SECOND)
+    session, start, end = damaged(header(), FIRST, line=second, after=SECOND)
     assert session.id == HEADER["id"]
     assert session.ids == ["m0", "m1"]
     assert places(session.problems) == [(3, start, end, "second-header")]
@@ -257,7 +255,7 @@ def test_a_session_without_header_is_read_but_not_written() -> None:
 
 @pytest.mark.parametrize("data", [b"", header()[:40], FIRST])
 def test_nothing_is_written_to_a_session_without_header(data: bytes) -> None:
-    """A reader that insists on a header would refuse the file for good."""
+    """A client that requires a header would never open the file again."""
     store = MemoryStore(data)
     session = opened(store)
     with pytest.raises(ReadOnlyError, match="header"):
@@ -266,7 +264,7 @@ def test_nothing_is_written_to_a_session_without_header(data: bytes) -> None:
 
 
 def test_a_header_that_comes_later_counts() -> None:
-    session, start, end = damaged(FIRST, line=header(), behind=SECOND)
+    session, start, end = damaged(FIRST, line=header(), after=SECOND)
     assert session.id == HEADER["id"]
     assert session.ids == ["m0", "m1"]
     assert places(session.problems) == [(2, start, end, "late-header")]
@@ -387,7 +385,7 @@ def test_version_1_is_read_only_until_it_is_migrated() -> None:
 
 def test_an_entry_without_id_gets_one_and_follows_the_entry_before() -> None:
     line = json_line({"type": "message", "timestamp": TIME, "message": {"role": "user", "content": "lost"}})
-    session, start, end = damaged(header(), FIRST, line=line, behind=said("m1", "m0"))
+    session, start, end = damaged(header(), FIRST, line=line, after=message_line("m1", "m0"))
     made = session.ids[1]
     assert session.parent(made) == "m0"
     assert session.entry(made).id == made
@@ -412,7 +410,7 @@ def test_an_id_that_is_not_a_string_is_ignored(id: object) -> None:
 
 
 def test_an_empty_parent_is_a_root_and_reported() -> None:
-    line = said("x", "")
+    line = message_line("x", "")
     session, start, end = damaged(header(), FIRST, line=line)
     assert session.roots() == ["m0", "x"]
     assert places(session.problems) == [(3, start, end, "empty-parent")]
@@ -420,7 +418,7 @@ def test_an_empty_parent_is_a_root_and_reported() -> None:
 
 @pytest.mark.parametrize("parent", [5, ["m0"], {"id": "m0"}, True])
 def test_a_parent_that_is_not_a_string_is_a_root_and_reported(parent: Any) -> None:
-    session, start, end = damaged(header(), FIRST, line=said("x", parent))
+    session, start, end = damaged(header(), FIRST, line=message_line("x", parent))
     assert session.roots() == ["m0", "x"]
     assert [place[:3] for place in places(session.problems)] == [(3, start, end)]
 
@@ -430,15 +428,17 @@ def test_a_parent_that_is_not_a_string_is_a_root_and_reported(parent: Any) -> No
     [("lost", "missing-parent"), ("x", "self-parent"), ("later", "forward-reference"), ("y", "cycle")],
 )
 def test_problems_of_the_tree_are_reported_at_their_line(parent: str, kind: str) -> None:
-    behind = said("y", "x") + said("later")
-    session, start, end = damaged(header(), FIRST, line=said("x", parent), behind=behind)
+    after = message_line("y", "x") + message_line("later")
+    session, start, end = damaged(header(), FIRST, line=message_line("x", parent), after=after)
     assert session.ids == ["m0", "x", "y", "later"]
     assert places(session.problems) == [(3, start, end, kind)]
     assert f"({parent!r})" in session.problems[0].action
 
 
 def test_a_duplicate_id_is_reported_at_the_earlier_line() -> None:
-    session, start, end = damaged(header(), line=said("m0", None, "first"), behind=said("m0", None, "second") + SECOND)
+    session, start, end = damaged(
+        header(), line=message_line("m0", None, "first"), after=message_line("m0", None, "second") + SECOND
+    )
     assert places(session.problems) == [(2, start, end, "duplicate-id")]
     assert texts(session) == ["second", "hello"]
     assert [message_text(each.message) for each in session if isinstance(each, MessageEntry)] == [
@@ -449,7 +449,16 @@ def test_a_duplicate_id_is_reported_at_the_earlier_line() -> None:
 
 
 def test_problems_are_in_file_order_and_each_names_its_action() -> None:
-    session = opened(BOM + header() + said("a", "lost") + b"\n" + b"junk\n" + said("b", "b") + b"5\n" + said("c")[:30])
+    session = opened(
+        BOM
+        + header()
+        + message_line("a", "lost")
+        + b"\n"
+        + b"junk\n"
+        + message_line("b", "b")
+        + b"5\n"
+        + message_line("c")[:30]
+    )
     assert [problem.kind for problem in session.problems] == [
         "bom",
         "missing-parent",
@@ -464,7 +473,7 @@ def test_problems_are_in_file_order_and_each_names_its_action() -> None:
 
 
 def test_an_unknown_type_is_a_link_in_the_path() -> None:
-    session = opened(header() + FIRST + entry("hologram", "h", "m0", data=1) + said("m1", "h"))
+    session = opened(header() + FIRST + entry("hologram", "h", "m0", data=1) + message_line("m1", "h"))
     assert session.problems == []
     assert session.path_ids() == ["m0", "h", "m1"]
     assert texts(session) == ["hello", "hello"]
@@ -488,7 +497,7 @@ def test_a_last_line_without_newline_is_read_and_reported() -> None:
     assert places(session.problems) == [(3, start, end, "no-final-newline")]
 
 
-@pytest.mark.parametrize("tail", [SECOND[:-1] + THIRD[:-1], b"\x00\x00" + SECOND[:-1]], ids=["fused", "behind-nuls"])
+@pytest.mark.parametrize("tail", [SECOND[:-1] + THIRD[:-1], b"\x00\x00" + SECOND[:-1]], ids=["fused", "after-nuls"])
 def test_a_missing_newline_is_reported_even_if_the_last_line_was_salvaged(tail: bytes) -> None:
     session, start, end = damaged(header(), FIRST, line=tail)
     assert (3, start, end, "no-final-newline") in places(session.problems)
@@ -500,7 +509,7 @@ LONG = chain(200, "x" * 2000)
 AT = 150
 BEFORE = header() + b"".join(LONG[:AT])
 BEHIND = b"".join(LONG[AT:])
-FUSED = said("p", "m149")[:-1] + said("q", "p")
+FUSED = message_line("p", "m149")[:-1] + message_line("q", "p")
 
 
 @pytest.mark.parametrize(
@@ -512,12 +521,12 @@ FUSED = said("p", "m149")[:-1] + said("q", "p")
         (b"\x00" * 100 + b"\n", "nul-run", []),
         (FUSED, "fused-records", ["p", "q"]),
         (header(id="other"), "second-header", []),
-        (said("p").replace(b"hello", b"\xff"), "bad-utf8", ["p"]),
-        (said("p").replace(b"hello", b"\\ud800"), "lone-surrogate", ["p"]),
-        (said("p", ""), "empty-parent", ["p"]),
-        (said("p", "lost"), "missing-parent", ["p"]),
-        (said("p", "p"), "self-parent", ["p"]),
-        (said("p").replace(b"\n", b"\r\n"), "crlf", ["p"]),
+        (message_line("p").replace(b"hello", b"\xff"), "bad-utf8", ["p"]),
+        (message_line("p").replace(b"hello", b"\\ud800"), "lone-surrogate", ["p"]),
+        (message_line("p", ""), "empty-parent", ["p"]),
+        (message_line("p", "lost"), "missing-parent", ["p"]),
+        (message_line("p", "p"), "self-parent", ["p"]),
+        (message_line("p").replace(b"\n", b"\r\n"), "crlf", ["p"]),
     ],
 )
 def test_damage_far_after_the_first_block_is_reported_with_its_position(line: bytes, kind: str, ids: list[str]) -> None:
@@ -535,13 +544,13 @@ def test_a_fused_line_and_a_blank_line_in_one_block_far_into_the_file() -> None:
         (AT + 2, len(BEFORE), len(BEFORE) + len(FUSED) - 1, "fused-records"),
         (AT + 3, len(BEFORE) + len(FUSED), len(BEFORE) + len(FUSED), "blank-line"),
     ]
-    assert session.raw("q") == said("q", "p")[:-1]
+    assert session.raw("q") == message_line("q", "p")[:-1]
     assert len(session.ids) == 202
 
 
 def test_a_line_longer_than_a_block_is_an_entry_like_any_other() -> None:
-    giant = said("g", "m0", "x" * (3 * BLOCK_SIZE))
-    session = opened(header() + FIRST + giant + said("m1", "g"))
+    giant = message_line("g", "m0", "x" * (3 * BLOCK_SIZE))
+    session = opened(header() + FIRST + giant + message_line("m1", "g"))
     assert session.problems == []
     assert session.path_ids() == ["m0", "g", "m1"]
     assert session.raw("g") == giant[:-1]
@@ -559,17 +568,17 @@ ODD_LINES = [
     b"junk\n",
     b"\x00\x00\n",
     b'{"a":1}\n',
-    said("x", "m1")[:-1] + said("y", "x"),
-    said("x", "m1")[:20] + said("z", "m2"),
+    message_line("x", "m1")[:-1] + message_line("y", "x"),
+    message_line("x", "m1")[:20] + message_line("z", "m2"),
     header(id="again"),
-    said("m1", "m0", "again"),
-    said("w", "later"),
-    said("later", "w"),
-    said("v").replace(b"\n", b"\r\n"),
-    said("u").replace(b"hello", b"\xff"),
+    message_line("m1", "m0", "again"),
+    message_line("w", "later"),
+    message_line("later", "w"),
+    message_line("v").replace(b"\n", b"\r\n"),
+    message_line("u").replace(b"hello", b"\xff"),
     json_line({"type": "message", "timestamp": TIME}),
-    said("m2", "m1"),
-    said("m3", "m2"),
+    message_line("m2", "m1"),
+    message_line("m3", "m2"),
 ]
 
 
@@ -627,10 +636,10 @@ def test_every_byte_of_a_file_is_accounted_for(lines: list[bytes], data: st.Data
     assert not left.strip(b" \r\n")
 
 
-# Others write
+# Other writers
 
 
-def heard(session: Session) -> list[Entry]:
+def record_entries(session: Session) -> list[Entry]:
     found: list[Entry] = []
     session.on_entry(found.append)
     return found
@@ -639,7 +648,7 @@ def heard(session: Session) -> list[Entry]:
 def test_refresh_returns_entries_of_another_writer() -> None:
     store = MemoryStore(header() + FIRST)
     session = opened(store)
-    entries = heard(session)
+    entries = record_entries(session)
     assert session.refresh() == []
     grow(store, SECOND + THIRD)
     assert session.ids == ["m0"]
@@ -682,7 +691,7 @@ def test_a_torn_tail_that_is_completed_later_is_read() -> None:
 def test_of_a_completed_tail_only_the_new_entries_are_reported() -> None:
     store = MemoryStore(header() + FIRST + SECOND[:50])
     session = opened(store)
-    entries = heard(session)
+    entries = record_entries(session)
     grow(store, SECOND[50:] + THIRD)
     assert session.refresh() == ["m1", "m2"]
     assert [each.id for each in entries] == ["m1", "m2"]
@@ -691,7 +700,7 @@ def test_of_a_completed_tail_only_the_new_entries_are_reported() -> None:
 def test_a_missing_newline_that_comes_later_is_no_longer_a_problem() -> None:
     store = MemoryStore(header() + FIRST + SECOND[:-1])
     session = opened(store)
-    entries = heard(session)
+    entries = record_entries(session)
     assert [problem.kind for problem in session.problems] == ["no-final-newline"]
     grow(store, b"\n" + THIRD)
     assert session.refresh() == ["m2"]
@@ -702,7 +711,7 @@ def test_a_missing_newline_that_comes_later_is_no_longer_a_problem() -> None:
 def test_a_torn_tail_that_another_writer_terminates_stays_a_fragment() -> None:
     store = MemoryStore(header() + FIRST + SECOND[:50])
     session = opened(store)
-    grow(store, b"\n" + said("n", "m0"))
+    grow(store, b"\n" + message_line("n", "m0"))
     assert session.refresh() == ["n"]
     at = len(header() + FIRST)
     assert places(session.problems) == [(3, at, at + 50, "undecodable")]
@@ -711,7 +720,7 @@ def test_a_torn_tail_that_another_writer_terminates_stays_a_fragment() -> None:
 def test_our_own_write_after_a_torn_tail_is_not_reported_as_foreign() -> None:
     store = MemoryStore(header() + FIRST + SECOND[:50])
     session = opened(store)
-    entries = heard(session)
+    entries = record_entries(session)
     mine = session.append("user", "mine")
     assert session.refresh() == []
     assert entries == []

@@ -16,7 +16,7 @@ some_bytes = st.binary(max_size=200) | lines_of_bytes
 
 
 def reader(data: bytes, most: int | None = None) -> ReadInto:
-    """Reads out of some bytes, at most `most` at a time."""
+    """Read from some bytes, at most `most` at a time."""
 
     def readinto(offset: int, buffer: memoryview) -> int:
         part = data[offset : offset + min(len(buffer), most or len(buffer))]

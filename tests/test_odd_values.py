@@ -107,7 +107,7 @@ def _with_odd_values(data: bytes, chance: random.Random) -> bytes:
 
 
 def _places(value: Any, depth: int = 0) -> Iterator[tuple[Any, Any]]:
-    """Where a value could be another one: (holder, key or index)."""
+    """The positions of values that can be replaced: (container, key or index)."""
     if depth < DEEPEST and isinstance(value, dict | list):
         for key in value if isinstance(value, dict) else range(len(value)):
             yield value, key

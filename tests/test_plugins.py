@@ -20,13 +20,13 @@ from sessiontree.stores.memory import MemoryStore
 
 
 def run(code: str) -> Any:
-    """What a fresh interpreter prints as JSON."""
+    """The JSON that a fresh interpreter prints."""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
 
 def install(folder: Path, entry_points: str | bytes, package: str = "acme_sessions", info: str = "dist-info") -> None:
-    """A package of someone else, the way an installer leaves it."""
+    """Install a package of another author, as an installer would."""
     (folder / f"{package}.py").write_text("DIALECT = 'the dialect of acme'\n\nclass Deep:\n    inner = 'deep'\n")
     metadata = folder / f"{package}-1.0.{info}"
     metadata.mkdir()

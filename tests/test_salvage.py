@@ -188,7 +188,7 @@ def test_a_record_after_deep_nesting_is_found() -> None:
 
 
 def test_nesting_near_the_decoder_limit_raises_no_error() -> None:
-    """Two decoders with two limits look at a line; whatever one takes and the other refuses must not get out."""
+    """Two decoders with different limits decode a line; an error of only one of them must not escape."""
     for depth in range(880, 1005):
         raw = b'{"type":"m","timestamp":"\\ud800","data":' + b"[" * depth + b"]" * depth + b"}" + TWO
         assert records(raw)[-1:] == [json.loads(TWO)], depth
@@ -280,6 +280,6 @@ def test_records_put_on_one_line_are_all_found_as_they_were_written(parts: list[
 
 @examples(150)
 @given(st.lists(rendered(), max_size=3), stubs(), st.lists(rendered(), min_size=1, max_size=3))
-def test_a_stub_at_any_cut_hides_no_record(before: list[Any], stub: bytes, behind: list[Any]) -> None:
-    raw = b"".join(text for _, text in before) + stub + b"".join(text for _, text in behind)
-    assert records(raw) == [fields for fields, _ in [*before, *behind]]
+def test_a_stub_at_any_cut_hides_no_record(before: list[Any], stub: bytes, after: list[Any]) -> None:
+    raw = b"".join(text for _, text in before) + stub + b"".join(text for _, text in after)
+    assert records(raw) == [fields for fields, _ in [*before, *after]]

@@ -228,7 +228,7 @@ fed = st.lists(st.tuples(names, st.none() | names | st.just("lost")), max_size=1
 
 
 def reference(nodes: Fed) -> tuple[list[int | None], set[tuple[int, str, str]]]:
-    """The rules once more, the plain way: (parents, oddities)."""
+    """A simple second implementation of the rules: (parents, problems)."""
     last = {id: node for node, (id, _) in enumerate(nodes)}
     parents: list[int | None] = [None if parent is None else last.get(parent) for _, parent in nodes]
     problems = {(node, "duplicate-id", id) for node, (id, _) in enumerate(nodes) if last[id] != node}

@@ -57,7 +57,7 @@ def test_the_table_of_modes(mode: ApprovalMode, approved: tuple[str, ...], name:
     assert isinstance(decision, Allow if name in PASSING[mode, approved] else Ask)
 
 
-def test_what_is_asked_each_time_cannot_be_approved_for_the_session(place: Workplace) -> None:
+def test_questions_that_are_asked_each_time_cannot_be_approved_for_the_session(place: Workplace) -> None:
     for name in ("write outside", "write guarded", "read secrets", "read outside", "bash reads outside"):
         tool, arguments = CALLS[name]
         decision = decide(tool, load_tools()[tool].plan(arguments, place.context), "autoEdit", (tool,))
@@ -132,12 +132,12 @@ NOT_READING = [
 
 
 @pytest.mark.parametrize("command", READING)
-def test_commands_that_plainly_only_read_are_known(command: str, tmp_path: Path) -> None:
+def test_plainly_read_only_commands_are_recognized(command: str, tmp_path: Path) -> None:
     assert find_read_paths(command, Workspace(tmp_path)) is not None
 
 
 @pytest.mark.parametrize("command", NOT_READING)
-def test_every_other_command_is_asked_about(command: str, tmp_path: Path) -> None:
+def test_every_other_command_needs_approval(command: str, tmp_path: Path) -> None:
     assert find_read_paths(command, Workspace(tmp_path)) is None
 
 
@@ -151,7 +151,7 @@ def test_a_read_only_command_lists_paths_outside(tmp_path: Path) -> None:
         assert not all(place.is_inside for place in places), command
 
 
-def test_git_is_asked_about_where_the_repository_makes_it_run_programs(tmp_path: Path) -> None:
+def test_git_needs_approval_if_the_repository_makes_it_run_programs(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     assert find_read_paths("git status", Workspace(tmp_path)) is not None
     for setting in ("core.fsmonitor", "filter.x.clean", "diff.external", "include.path"):
@@ -160,7 +160,7 @@ def test_git_is_asked_about_where_the_repository_makes_it_run_programs(tmp_path:
         subprocess.run(["git", "-C", tmp_path, "config", "--unset", setting], check=True)
 
 
-def test_outputs_of_commands_may_be_read_and_not_changed(place: Workplace, tmp_path: Path) -> None:
+def test_outputs_of_commands_may_be_read_but_not_changed(place: Workplace, tmp_path: Path) -> None:
     context = msgspec.structs.replace(place.context, workspace=Workspace(place.project, readable=(str(place.outputs),)))
     path = str(place.outputs / "bash-1.txt")
     tools = load_tools()
@@ -168,7 +168,7 @@ def test_outputs_of_commands_may_be_read_and_not_changed(place: Workplace, tmp_p
     assert isinstance(decide("write", tools["write"].plan({"path": path, "content": ""}, context), "autoEdit"), Ask)
 
 
-def test_a_tool_that_fails_in_its_own_way_gives_a_result(place: Workplace) -> None:
+def test_an_unexpected_exception_of_a_tool_becomes_a_result(place: Workplace) -> None:
     class Broken:
         name, description, changes = "broken", "breaks", "nothing"
         schema = msgspec.json.schema(dict)
@@ -186,7 +186,7 @@ def test_a_tool_that_fails_in_its_own_way_gives_a_result(place: Workplace) -> No
         assert output.text.startswith("broken failed: ")
 
 
-def test_the_question_shows_the_command_or_the_difference(place: Workplace) -> None:
+def test_the_question_shows_the_command_or_the_diff(place: Workplace) -> None:
     (place.project / "a.txt").write_text("one\n")
     place.answers.reply = Reply("no", "use b.txt")
     output = place.call("edit", path="a.txt", old_text="one", new_text="two")
@@ -211,7 +211,7 @@ def test_without_a_user_everything_is_denied(place: Workplace) -> None:
     assert not (place.project / "x").exists()
 
 
-def test_always_holds_for_the_rest_of_the_session_and_after_resuming(place: Workplace) -> None:
+def test_always_applies_to_the_rest_of_the_session_and_after_resuming(place: Workplace) -> None:
     place.session.append("user", "hi")
     place.answers.reply = Reply("always")
     place.call("bash", command="touch one")
@@ -226,7 +226,7 @@ def test_always_holds_for_the_rest_of_the_session_and_after_resuming(place: Work
     assert Approvals(sessiontree.open(place.session.location, home=place.home)).restored is None
 
 
-def test_always_means_once_where_it_may_not_hold(place: Workplace) -> None:
+def test_always_means_once_for_calls_that_are_asked_each_time(place: Workplace) -> None:
     place.answers.reply = Reply("always")
     place.call("write", path="../outside.txt", content="x")
     assert place.approvals.tools == ()
@@ -238,7 +238,7 @@ def test_always_means_once_where_it_may_not_hold(place: Workplace) -> None:
     ["claude/01_plain.jsonl", "neovate/fork.jsonl", "pi-family/01_linear.jsonl"],
     ids=["claude", "neovate", "pi"],
 )
-def test_sessions_of_other_agents_remember_it_too(sample: str, tmp_path: Path) -> None:
+def test_sessions_of_other_agents_store_approvals_too(sample: str, tmp_path: Path) -> None:
     path = tmp_path / "session.jsonl"
     shutil.copy(ROOT / "corpus" / sample, path)
     approvals = Approvals(sessiontree.open(path, home=tmp_path))
@@ -248,7 +248,7 @@ def test_sessions_of_other_agents_remember_it_too(sample: str, tmp_path: Path) -
     assert (resumed.mode, resumed.tools) == ("autoEdit", ("bash", "edit"))
 
 
-def test_an_unknown_tool_and_wrong_arguments_are_results(place: Workplace) -> None:
+def test_an_unknown_tool_and_wrong_arguments_become_results(place: Workplace) -> None:
     assert "no tool is named 'fly'" in place.call("fly").text
     wrong = place.call("read", file="x")
     assert wrong.is_error
@@ -256,7 +256,7 @@ def test_an_unknown_tool_and_wrong_arguments_are_results(place: Workplace) -> No
     assert not place.answers.questions
 
 
-def test_two_changes_of_one_file_at_once_are_both_done(place: Workplace) -> None:
+def test_two_concurrent_changes_of_one_file_are_both_applied(place: Workplace) -> None:
     place.approvals.set_mode("yolo")
     (place.project / "f").write_text("a\nb\n")
 

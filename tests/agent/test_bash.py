@@ -1,4 +1,4 @@
-"""Commands: output and its limits, ending them with all their processes, and secrets they do not get."""
+"""Commands: output and its limits, ending them with all their processes, and secrets removed from their environment."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ def test_it_runs_in_the_project_without_input_and_without_a_terminal(place: Work
     assert place.run(BASH, command="cat; tty").text.startswith("not a tty")
 
 
-def test_nothing_is_run_before_the_command(tmp_path: Path) -> None:
+def test_no_startup_file_is_run_before_the_command(tmp_path: Path) -> None:
     (tmp_path / "rc").write_text("echo surprise")
     place = Workplace(tmp_path, environment={**BARE, "BASH_ENV": str(tmp_path / "rc"), "ENV": str(tmp_path / "rc")})
     assert place.run(BASH, command="echo x").text == "x"
 
 
-def test_a_nul_or_half_a_character_is_refused(place: Workplace) -> None:
+def test_a_nul_or_lone_surrogate_is_refused(place: Workplace) -> None:
     assert "NUL" in place.run(BASH, command="echo a\0b").text
     assert "surrogate" in place.run(BASH, command="echo \ud800").text
     assert "timeout" in place.run(BASH, command="true", timeout=-1).text
 
 
-def test_colours_and_nul_are_taken_out_of_the_output(place: Workplace) -> None:
+def test_colors_and_nul_are_removed_from_the_output(place: Workplace) -> None:
     output = place.run(BASH, command=r"printf '\033[31mred\033[0m \033]0;title\007x\0y\n'")
     assert output.text == "red x\ufffdy"
 
@@ -77,20 +77,20 @@ def test_long_output_is_truncated_and_stored_in_a_private_file(place: Workplace)
     assert spill.parent == place.outputs
 
 
-def test_an_output_just_within_the_limit_makes_no_file(place: Workplace) -> None:
+def test_an_output_just_within_the_limit_creates_no_file(place: Workplace) -> None:
     output = place.run(BASH, command=f"head -c {HEAD + TAIL} /dev/zero | tr '\\0' x")
     assert output.text == "x" * (HEAD + TAIL)
     assert not place.outputs.exists()
 
 
-def test_an_output_without_end_stays_within_bounds(place: Workplace) -> None:
+def test_an_endless_output_stays_within_bounds(place: Workplace) -> None:
     output = place.run(BASH, command="yes", timeout=0.5)
     assert output.is_error
     assert len(output.text) < HEAD + TAIL + 1_000
     assert "timed out after 0.5 s" in output.text
 
 
-def test_a_folder_for_outputs_that_cannot_be_made_ends_no_command(place: Workplace) -> None:
+def test_a_spill_folder_that_cannot_be_created_does_not_end_the_command(place: Workplace) -> None:
     place.outputs.write_text("in the way")
     output = place.run(BASH, command="seq 1 50000")
     assert not output.is_error
@@ -143,7 +143,7 @@ def test_a_process_that_left_the_group_is_ended_too(place: Workplace, tmp_path: 
     assert wait_for(lambda: not is_alive(pid))
 
 
-def test_a_cancel_ends_the_group_and_gets_through(place: Workplace, tmp_path: Path) -> None:
+def test_a_cancellation_ends_the_group_and_is_raised(place: Workplace, tmp_path: Path) -> None:
     async def cancelled() -> None:
         task = asyncio.create_task(BASH.run({"command": STUBBORN.format(tmp_path)}, place.context))
         await asyncio.to_thread(pid_in, tmp_path / "three")
@@ -189,12 +189,12 @@ def test_a_deleted_folder_is_an_error_result(place: Workplace) -> None:
 @pytest.mark.parametrize(
     "name", ["ANTHROPIC_API_KEY", "GITHUB_TOKEN", "PGPASSWORD", "aws_secret_access_key", "MY_PAT", "NPM_AUTH", "apikey"]
 )
-def test_names_of_secrets_are_known(name: str) -> None:
+def test_names_of_secret_variables_are_recognized(name: str) -> None:
     assert is_secret_variable(name)
 
 
 @pytest.mark.parametrize("name", ["PATH", "PWD", "OLDPWD", "KEYBOARD", "SSH_AUTH_SOCK", "EDITOR", "XAUTHORITY", "LANG"])
-def test_names_of_other_variables_are_no_secrets(name: str) -> None:
+def test_names_of_other_variables_are_not_secret(name: str) -> None:
     assert not is_secret_variable(name)
 
 
@@ -221,7 +221,7 @@ def test_secrets_are_masked_in_every_output(tmp_path: Path) -> None:
     assert "hunter2" not in place.call("read", path="notes").text
 
 
-def test_a_secret_is_masked_in_the_file_and_across_pieces_and_in_other_spellings(tmp_path: Path) -> None:
+def test_a_secret_is_masked_in_the_file_across_pieces_and_in_other_encodings(tmp_path: Path) -> None:
     environment = {**WITH_SECRET, "ACME_API_TOKEN": 'a"b/c+d&e f'}
     spelled = [base64.b64encode(b'a"b/c+d&e f').decode(), "a%22b%2Fc%2Bd%26e%20f", 'a\\"b/c+d&e f', 'a"b/c+d&e f']
     masked = Mask(environment).text("\n".join(spelled))
@@ -263,7 +263,7 @@ def test_user_commands_are_recognized() -> None:
     assert (two.command, two.exclude_from_context) == ("env", True)
 
 
-def test_a_user_command_has_the_whole_environment_and_is_stored_masked(tmp_path: Path) -> None:
+def test_a_user_command_has_the_full_environment_and_is_stored_masked(tmp_path: Path) -> None:
     place = Workplace(tmp_path, environment=WITH_SECRET)
     place.session.append("user", "hi")
     for line in ("!echo ${#ACME_API_TOKEN} $ACME_API_TOKEN; exit 3", "!!echo aside"):
@@ -307,7 +307,7 @@ def test_a_result_is_persisted_without_secrets(tmp_path: Path) -> None:
     assert place.session.context().messages[-1].tool_call_id == "c1"  # type: ignore[union-attr]
 
 
-def test_the_environment_of_this_test_reaches_no_command(place: Workplace) -> None:
+def test_secrets_of_this_process_are_not_passed_to_commands(place: Workplace) -> None:
     os.environ["SESSIONTREE_TEST_TOKEN"] = "nobody-may-see-this"
     try:
         ran = asyncio.run(

@@ -49,7 +49,7 @@ def repository(folder: Path) -> None:
     git(folder, "commit", "-q", "--allow-empty", "-m", "first")
 
 
-def test_what_a_turn_touched_is_in_the_session_before_it_is_done(yolo: Workplace) -> None:
+def test_old_contents_are_in_the_session_before_a_tool_changes_files(yolo: Workplace) -> None:
     (yolo.project / "a.txt").write_text("one\n")
     yolo.call("edit", path="a.txt", old_text="one", new_text="two")
     yolo.call("write", path="new/b.txt", content="b")
@@ -64,7 +64,7 @@ def test_what_a_turn_touched_is_in_the_session_before_it_is_done(yolo: Workplace
     assert len(yolo.session.context().messages) == 1
 
 
-def test_going_back_shows_first_and_restores_exactly(yolo: Workplace) -> None:
+def test_a_rewind_is_shown_first_and_restores_exactly(yolo: Workplace) -> None:
     script = yolo.project / "run.sh"
     script.write_text("echo 1\n")
     script.chmod(0o755)
@@ -91,7 +91,7 @@ def test_going_back_shows_first_and_restores_exactly(yolo: Workplace) -> None:
     assert tree(yolo.project) == before
 
 
-def test_a_rewind_can_be_undone_and_the_undoing_is_remembered(yolo: Workplace) -> None:
+def test_a_rewind_can_be_undone_and_the_undo_is_recorded(yolo: Workplace) -> None:
     (yolo.project / "a").write_text("0")
     prompt = yolo.session.append("user", "please change a")
     yolo.call("write", path="a", content="1")
@@ -115,7 +115,7 @@ def test_a_rewind_can_be_undone_and_the_undoing_is_remembered(yolo: Workplace) -
     assert examine(resumed) == []
 
 
-def test_only_the_conversation_or_only_the_files_can_go_back(yolo: Workplace) -> None:
+def test_only_the_conversation_or_only_the_files_can_be_rewound(yolo: Workplace) -> None:
     (yolo.project / "a").write_text("0")
     start = yolo.session.leaf
     yolo.call("write", path="a", content="1")
@@ -130,7 +130,7 @@ def test_only_the_conversation_or_only_the_files_can_go_back(yolo: Workplace) ->
     assert end not in yolo.session.path_ids()
 
 
-def test_what_the_user_changed_since_is_noticed_and_left_alone(yolo: Workplace) -> None:
+def test_later_changes_of_the_user_are_detected_and_preserved(yolo: Workplace) -> None:
     for name in ("mine", "theirs", "gone", "mode"):
         (yolo.project / name).write_text("0")
     start = yolo.session.leaf
@@ -167,7 +167,7 @@ def test_a_file_that_changes_after_the_plan_is_left_alone(yolo: Workplace) -> No
     assert (yolo.project / "a").read_text() == "edited in the last moment"
 
 
-def test_a_folder_in_the_place_of_a_file_is_a_conflict_that_stays(yolo: Workplace) -> None:
+def test_a_folder_in_place_of_a_file_is_a_conflict_that_cannot_be_overwritten(yolo: Workplace) -> None:
     (yolo.project / "a").write_text("0")
     start = yolo.session.leaf
     yolo.call("write", path="a", content="1")
@@ -180,7 +180,7 @@ def test_a_folder_in_the_place_of_a_file_is_a_conflict_that_stays(yolo: Workplac
     assert (yolo.project / "a" / "inner").is_dir()
 
 
-def test_a_foreign_session_cannot_make_a_rewind_write_outside(yolo: Workplace, tmp_path: Path) -> None:
+def test_a_crafted_session_cannot_make_a_rewind_write_outside_the_workspace(yolo: Workplace, tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("precious")
     (yolo.project / "door").symlink_to(tmp_path)
@@ -203,7 +203,7 @@ def test_a_foreign_session_cannot_make_a_rewind_write_outside(yolo: Workplace, t
     assert not (yolo.project / ".git").exists()
 
 
-def test_nothing_is_put_back_through_a_link(yolo: Workplace) -> None:
+def test_nothing_is_restored_through_a_link(yolo: Workplace) -> None:
     start = yolo.session.leaf
     yolo.call("write", path="d/f", content="1")
     (yolo.project / "d").rename(yolo.project / "elsewhere")
@@ -232,7 +232,7 @@ def test_a_repository_that_makes_git_run_programs_is_not_watched(yolo: Workplace
     assert "git settings run programs" in yolo.checkpoints.plan(start).lost[0]
 
 
-def test_what_a_cancelled_command_did_is_noted(yolo: Workplace) -> None:
+def test_changes_of_a_cancelled_command_are_recorded(yolo: Workplace) -> None:
     (yolo.project / "a").write_text("0\n")
     repository(yolo.project)
     start = yolo.session.leaf
@@ -260,7 +260,7 @@ def test_what_a_cancelled_command_did_is_noted(yolo: Workplace) -> None:
         {"files": None, "after": 3},
     ],
 )
-def test_snapshots_that_make_no_sense_do_no_harm(broken: dict[str, Any], yolo: Workplace) -> None:
+def test_invalid_snapshots_are_harmless(broken: dict[str, Any], yolo: Workplace) -> None:
     (yolo.project / "a").write_text("0")
     start = yolo.session.leaf
     yolo.session.append({"type": "file_snapshot", "root": "/", **broken})
@@ -290,7 +290,7 @@ place.call("write", path="f", content="after")
 """
 
 
-def test_a_process_that_is_killed_right_after_a_change_has_noted_it(place: Workplace, tmp_path: Path) -> None:
+def test_a_process_killed_right_after_a_change_has_recorded_it(place: Workplace, tmp_path: Path) -> None:
     (place.project / "f").write_text("before")
     done = subprocess.run(
         [sys.executable, "-c", KILLED, tmp_path], capture_output=True, text=True, cwd=ROOT.parent, check=False
@@ -324,7 +324,7 @@ def test_branches_and_rewinds_do_not_confuse_the_log(yolo: Workplace) -> None:
     assert (yolo.project / "f").read_text() == "0"
 
 
-def test_snapshots_of_a_worktree_and_of_tools_do_not_get_in_each_others_way(yolo: Workplace) -> None:
+def test_snapshots_of_worktrees_and_of_tools_do_not_interfere(yolo: Workplace) -> None:
     (yolo.project / "a").write_text("0")
     repository(yolo.project)
     start = yolo.session.leaf
@@ -375,7 +375,7 @@ def test_sessions_of_other_agents_hold_checkpoints_too(sample: str, tmp_path: Pa
 # Commands
 
 
-def test_what_a_command_did_in_a_worktree_is_taken_back(yolo: Workplace) -> None:
+def test_changes_of_a_command_in_a_git_worktree_are_rewound(yolo: Workplace) -> None:
     project = yolo.project
     for name, text in {"clean": "c\n", "dirty": "d\n", "doomed": "x\n", "run.sh": "#!\n", "sub/deep": "s\n"}.items():
         (project / name).parent.mkdir(exist_ok=True)
@@ -405,7 +405,7 @@ def test_what_a_command_did_in_a_worktree_is_taken_back(yolo: Workplace) -> None
     assert undone == after
 
 
-def test_a_commit_or_a_checkout_by_a_command_is_taken_back_as_far_as_files_go(yolo: Workplace) -> None:
+def test_files_changed_by_a_commit_or_checkout_are_rewound(yolo: Workplace) -> None:
     (yolo.project / "a").write_text("1\n")
     repository(yolo.project)
     git(yolo.project, "checkout", "-q", "-b", "other")
@@ -419,7 +419,7 @@ def test_a_commit_or_a_checkout_by_a_command_is_taken_back_as_far_as_files_go(yo
     assert (yolo.project / "a").read_text() == "1\n"
 
 
-def test_a_file_that_was_ignored_before_is_never_taken_for_a_new_one(yolo: Workplace) -> None:
+def test_a_formerly_ignored_file_is_never_treated_as_new(yolo: Workplace) -> None:
     (yolo.project / ".gitignore").write_text("local\n")
     (yolo.project / "local").write_text("precious")
     repository(yolo.project)
@@ -442,7 +442,7 @@ def test_without_a_repository_commands_are_reported_as_not_covered(yolo: Workpla
     assert "not a git worktree" in plan.lost[0]
 
 
-def test_reading_leaves_no_trace(yolo: Workplace) -> None:
+def test_reading_records_nothing(yolo: Workplace) -> None:
     repository(yolo.project)
     (yolo.project / "a").write_text("x")
     size = len(yolo.session)
@@ -494,7 +494,7 @@ def files_of(folder: Path) -> dict[str, object]:
 
 @examples(40)
 @given(st.lists(ACTS, max_size=8), st.lists(ACTS, min_size=1, max_size=10), st.lists(ACTS, max_size=4))
-def test_any_changes_are_taken_back_exactly_and_the_taking_back_too(first: Any, second: Any, third: Any) -> None:
+def test_any_changes_are_rewound_exactly_and_so_is_the_rewind(first: Any, second: Any, third: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = Workplace(Path(folder))
         place.session.append("user", "begin")
@@ -520,7 +520,7 @@ def test_any_changes_are_taken_back_exactly_and_the_taking_back_too(first: Any, 
 
 @examples(40)
 @given(st.lists(st.tuples(st.sampled_from(NAMES), st.text("xy\n", max_size=6)), min_size=1, max_size=8))
-def test_any_calls_of_file_tools_are_taken_back_with_their_folders(writes: list[tuple[str, str]]) -> None:
+def test_any_calls_of_file_tools_are_rewound_with_their_folders(writes: list[tuple[str, str]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = Workplace(Path(folder))
         place.approvals.set_mode("yolo")
@@ -536,7 +536,7 @@ def test_any_calls_of_file_tools_are_taken_back_with_their_folders(writes: list[
         assert tree(place.project) == after
 
 
-def test_the_room_of_another_machine_takes_relative_paths_along(yolo: Workplace, tmp_path: Path) -> None:
+def test_relative_paths_are_restored_in_a_workspace_on_another_machine(yolo: Workplace, tmp_path: Path) -> None:
     (yolo.project / "a").write_text("0")
     start = yolo.session.leaf
     yolo.call("write", path="a", content="1")

@@ -95,7 +95,7 @@ def test_duplicate_and_invalid_tool_names_are_refused() -> None:
 # read
 
 
-def test_a_file_is_read_as_it_is(place: Workplace) -> None:
+def test_a_file_is_read_unchanged(place: Workplace) -> None:
     (place.project / "a.txt").write_text("eins\nzwei\n\ndrei")
     assert place.run(READ, path="a.txt").text == "eins\nzwei\n\ndrei"
 
@@ -126,7 +126,7 @@ def test_an_empty_file_is_reported_as_empty(place: Workplace) -> None:
     assert place.run(READ, path="nothing").text == "[nothing is empty]"
 
 
-def test_an_image_is_looked_at(place: Workplace) -> None:
+def test_an_image_is_returned_as_an_image(place: Workplace) -> None:
     (place.project / "dot.png").write_bytes(PNG)
     output = place.run(READ, path="dot.png")
     (image,) = output.images
@@ -142,7 +142,7 @@ def test_an_image_that_is_too_large_is_refused(place: Workplace) -> None:
     assert not output.images
 
 
-def test_binary_files_are_named_and_not_shown(place: Workplace) -> None:
+def test_binary_files_are_reported_and_not_shown(place: Workplace) -> None:
     (place.project / "a.out").write_bytes(b"\x7fELF\x00\x01\x02")
     output = place.run(READ, path="a.out")
     assert output.is_error
@@ -158,7 +158,7 @@ def test_other_encodings_are_read(place: Workplace) -> None:
     assert place.run(READ, path="latin").text == "gr\ufffd\ufffde"
 
 
-def test_a_pipe_does_not_make_reading_wait(place: Workplace) -> None:
+def test_reading_a_pipe_does_not_block(place: Workplace) -> None:
     os.mkfifo(place.project / "pipe")
     assert "named pipe" in place.run(READ, path="pipe").text
     assert "folder" in place.run(READ, path=".").text
@@ -185,14 +185,14 @@ def test_overwriting_preserves_permissions_and_links_to_the_file(place: Workplac
     assert target.stat().st_mode & 0o777 == 0o755
 
 
-def test_a_folder_or_half_a_character_cannot_be_written(place: Workplace) -> None:
+def test_a_folder_or_a_lone_surrogate_cannot_be_written(place: Workplace) -> None:
     (place.project / "folder").mkdir()
     assert "folder" in place.run(WRITE, path="folder", content="x").text
     assert "cannot encode" in place.run(WRITE, path="x", content="a\ud800").text
     assert not (place.project / "x").exists()
 
 
-def test_what_was_approved_is_written_or_nothing(place: Workplace) -> None:
+def test_exactly_the_approved_content_is_written_or_nothing(place: Workplace) -> None:
     path = place.project / "a.txt"
     path.write_text("one\n")
     place.answers.ask = _editing(path)  # type: ignore[method-assign]
@@ -227,7 +227,7 @@ def test_a_text_that_occurs_once_is_replaced(place: Workplace) -> None:
     assert edited(place, b"a b c", "b", "x") == b"a x c"
 
 
-def test_line_ends_marks_and_encodings_stay(place: Workplace) -> None:
+def test_line_endings_byte_order_marks_and_encodings_are_preserved(place: Workplace) -> None:
     assert edited(place, b"a\r\nb\r\nc\r\n", "a\nb", "a\nnew\nb") == b"a\r\nnew\r\nb\r\nc\r\n"
     assert edited(place, b"a\nb\r\nc\r\n", "b\nc", "x\ny") == b"a\nx\r\ny\r\n"
     assert edited(place, b"\xef\xbb\xbfabc", "b", "ü") == "\ufeffaüc".encode()
@@ -260,7 +260,7 @@ def test_the_search_for_similar_text_in_a_large_file_is_fast(place: Workplace) -
     assert "most similar" in output.text
 
 
-def test_nothing_to_change_binary_files_and_half_characters_are_refused(place: Workplace) -> None:
+def test_edits_without_effect_binary_files_and_surrogates_are_refused(place: Workplace) -> None:
     (place.project / "f").write_text("x")
     (place.project / "b").write_bytes(b"x\0y")
     assert "are the same" in place.run(EDIT, path="f", old_text="x", new_text="x").text
@@ -292,7 +292,7 @@ def test_a_file_that_is_too_large_is_not_changed(place: Workplace) -> None:
 # ls and differences
 
 
-def test_a_folder_is_listed_with_what_things_are(place: Workplace) -> None:
+def test_a_folder_is_listed_with_kinds_and_sizes(place: Workplace) -> None:
     (place.project / "folder").mkdir()
     (place.project / "file").write_text("12345")
     (place.project / "link").symlink_to("file")
@@ -301,7 +301,7 @@ def test_a_folder_is_listed_with_what_things_are(place: Workplace) -> None:
     assert "not a folder" in place.run(LS, path="file").text
 
 
-def test_a_difference_shows_what_changes() -> None:
+def test_a_diff_shows_the_changes() -> None:
     assert render_diff("a", b"one\ntwo\n", b"one\n2\n").splitlines()[-2:] == ["-two", "+2"]
     assert render_diff("a", None, b"x").splitlines()[:2] == ["--- /dev/null", "+++ b/a"]
     assert "No newline" in render_diff("a", b"x", b"x\n")
@@ -326,7 +326,7 @@ def test_a_very_large_diff_is_fast_and_correct(tmp_path: Path) -> None:
     st.lists(st.sampled_from(["a\n", "b\n", "c\n"]), max_size=12),
 )
 @examples(20)
-def test_a_difference_can_be_applied(old: list[str], new: list[str]) -> None:
+def test_a_diff_can_be_applied(old: list[str], new: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "f")
         path.write_text("".join(old))

@@ -84,7 +84,7 @@ def test_limits_are_reported(either: Workplace) -> None:
     assert "more than 10 lines match" in text
 
 
-def test_a_pattern_that_never_ends_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_that_takes_too_long_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = Workplace(tmp_path, environment={"PATH": ""})
     monkeypatch.setattr(grep_glob_ls, "SECONDS", 1.0)
     (place.project / "a").write_text("a" * 60 + "!\n")
@@ -163,7 +163,7 @@ def test_patterns(pattern: str, fits: str, does_not: str) -> None:
 
 
 @given(st.text("*?[]{}!,\\/ab-^", max_size=12))
-def test_no_pattern_is_an_error(pattern: str) -> None:
+def test_no_pattern_raises_an_error(pattern: str) -> None:
     compile_glob(pattern).match("a/b")
     parse_rules(pattern)
 

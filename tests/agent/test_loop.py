@@ -1,4 +1,4 @@
-"""A run: its events, what it writes, and in which order."""
+"""A run: its events, its entries, and their order."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_calls_run_in_parallel_and_results_are_written_as_they_arrive(place: Wor
         assert "met 2" in str(sent)
 
 
-def test_many_commands_at_once_do_not_keep_results_from_being_written(place: Workplace) -> None:
+def test_many_parallel_commands_do_not_delay_writing_results(place: Workplace) -> None:
     place.session.set_config(approval_mode="yolo")
     waits = [call("bash", command=f"until test -e go; do sleep 0.02; done; echo {n}", timeout=30) for n in range(5)]
     ended: list[ToolEnd] = []
@@ -153,7 +153,7 @@ def test_many_commands_at_once_do_not_keep_results_from_being_written(place: Wor
     check_is_sound(place.session)
 
 
-def test_a_tool_that_fails_in_its_own_way_is_a_result(place: Workplace) -> None:
+def test_an_unexpected_exception_of_a_tool_is_a_result(place: Workplace) -> None:
     async def scene() -> None:
         await collect_events(
             start_run(place, "Go.", turn(None, call("broken"), call("none")), turn("Oh."), tools=[Broken(1)])
@@ -198,12 +198,12 @@ def test_questions_and_replies_are_events(place: Workplace) -> None:
     check_is_sound(place.session)
 
 
-def test_without_an_approver_what_has_to_be_asked_is_denied(place: Workplace) -> None:
+def test_without_an_approver_calls_that_need_approval_are_denied(place: Workplace) -> None:
     run_events(place, "Write.", turn(None, call("write", path="a", content="a")), turn("Well."), approver=None)
     assert "no user is present to approve it" in str(results(place.session.context().messages))
 
 
-def test_an_approval_for_the_session_holds_for_the_next_call(place: Workplace) -> None:
+def test_an_approval_for_the_session_applies_to_the_next_call(place: Workplace) -> None:
     place.answers.reply = Reply("always")
     one, two = call("write", path="a", content="a"), call("write", path="b", content="b")
     run_events(place, "Write.", turn(None, one), turn(None, two), turn("Both."))
@@ -212,7 +212,7 @@ def test_an_approval_for_the_session_holds_for_the_next_call(place: Workplace) -
     assert place.session.config.approval_tools == ("write",)
 
 
-def test_blocks_and_whole_messages_can_be_prompts(place: Workplace) -> None:
+def test_blocks_and_complete_messages_can_be_prompts(place: Workplace) -> None:
     run_events(place, [Text("See:"), Image("aGk=", "image/png")], turn("An image."))
     run_events(place, {"content": "expanded", "displayText": "short"}, turn("Yes."))
     first, _, second, _ = place.session.context().messages
@@ -241,7 +241,7 @@ def test_a_permanent_model_failure_ends_the_run_and_is_recorded(place: Workplace
     assert end_of(run_events(place, "Again!", turn("Here."))).text == "Here."
 
 
-def test_a_refusal_is_an_error_that_the_session_keeps(place: Workplace) -> None:
+def test_a_refusal_is_an_error_that_the_session_records(place: Workplace) -> None:
     events = run_events(place, "Hello!", turn("I will not.", stop="refusal"))
     assert [event.message for event in events if isinstance(event, Failed)] == ["the script refuses"]
     assert end_of(events).reason == "error"
@@ -311,7 +311,7 @@ def test_a_limit_ends_a_run_between_turns(place: Workplace, limits: Limits, why:
     check_is_sound(place.session)
 
 
-def test_a_limit_of_time_ends_what_is_under_way(place: Workplace) -> None:
+def test_a_time_limit_interrupts_the_run(place: Workplace) -> None:
     place.session.set_config(approval_mode="yolo")
     begin = time.monotonic()
     events = run_events(place, "Go.", turn(None, call("bash", command="sleep 30")), limits=Limits(seconds=0.3))
@@ -383,7 +383,7 @@ def test_overflow_again_is_a_clear_error(place: Workplace) -> None:
     check_is_sound(place.session)
 
 
-def test_overflow_is_an_error_where_compacting_is_left_to_the_user(place: Workplace) -> None:
+def test_overflow_is_an_error_if_auto_compaction_is_off(place: Workplace) -> None:
     model = ScriptedModel([ScriptTurn(error=ScriptError("overflow"), repeat=True)])
     events = run_events(place, "x", model=model, settings=Settings(compaction=CompactionSettings(enabled=False)))
     (failed,) = [event for event in events if isinstance(event, Failed)]
@@ -444,7 +444,7 @@ def test_a_context_that_grows_too_large_is_compacted_by_the_settings(place: Work
     check_is_sound(place.session)
 
 
-def test_others_get_their_turn_while_a_summary_is_written(place: Workplace) -> None:
+def test_other_tasks_run_while_a_summary_is_written(place: Workplace) -> None:
     place.session.append("user", "First: " + "words " * 5_000)
     place.session.append("assistant", [{"type": "text", "text": "Yes. " + "words " * 600}], stopReason="stop")
 
@@ -492,7 +492,7 @@ def test_a_failed_compaction_is_reported_and_the_run_continues(place: Workplace)
     assert stages in (["start", "failed"], ["start", "end"])
 
 
-def test_the_live_context_is_the_context(place: Workplace) -> None:
+def test_the_live_context_equals_the_context(place: Workplace) -> None:
     (place.project / "a.txt").write_text("alpha")
     run_events(place, "One.", turn("x", call("read", path="a.txt")), turn("Two."))
     assert list(live_context_of(place.session).messages()) == list(place.session.context().messages)
@@ -516,7 +516,7 @@ def test_a_run_without_a_prompt_continues_an_unanswered_one(place: Workplace) ->
     assert transcript(place.session) == [("user", "Hello?"), ("assistant", "Here.")]
 
 
-def test_a_run_can_be_waited_for_without_looking(place: Workplace) -> None:
+def test_a_run_can_be_awaited_without_consuming_events(place: Workplace) -> None:
     async def scene() -> str:
         return (await start_run(place, "Hello!", turn("Here.")).finish()).text
 

@@ -77,7 +77,7 @@ def crashed(place: Workplace) -> Workplace:
     return place
 
 
-def test_a_call_without_a_result_is_found_and_nothing_is_run_by_itself(crashed: Workplace) -> None:
+def test_a_call_without_a_result_is_found_and_nothing_is_run_automatically(crashed: Workplace) -> None:
     (waiting,) = pending_calls(crashed.session)
     assert waiting.call.name == "bash"
     before = Path(crashed.session.location).read_bytes()
@@ -88,7 +88,7 @@ def test_a_call_without_a_result_is_found_and_nothing_is_run_by_itself(crashed: 
     assert (crashed.project / "count").read_text() == "run\n"
 
 
-def test_a_skipped_call_gets_a_result_about_what_is_unknown(crashed: Workplace) -> None:
+def test_a_skipped_call_gets_a_result_that_states_what_is_unknown(crashed: Workplace) -> None:
     asyncio.run(resolve_pending(crashed.session, "skip"))
     assert pending_calls(crashed.session) == []
     assert "was lost" in str(results(check_is_sound(crashed.session)))
@@ -107,7 +107,7 @@ def test_a_call_can_be_answered_by_the_user_and_the_run_continues(crashed: Workp
     check_is_sound(crashed.session)
 
 
-def test_a_call_is_run_again_only_when_that_is_asked_for_and_it_is_approved_anew(crashed: Workplace) -> None:
+def test_a_call_is_run_again_only_on_request_and_with_a_new_approval(crashed: Workplace) -> None:
     crashed.session.set_config(approval_mode="default")
     (waiting,) = pending_calls(crashed.session)
     command = crashed.project / "bin"
@@ -123,7 +123,7 @@ def test_a_call_is_run_again_only_when_that_is_asked_for_and_it_is_approved_anew
     assert not results(check_is_sound(crashed.session))[waiting.call.id].is_error
 
 
-def test_a_decision_that_leaves_a_call_out_does_nothing(crashed: Workplace) -> None:
+def test_a_decision_that_omits_a_call_does_nothing(crashed: Workplace) -> None:
     before = Path(crashed.session.location).read_bytes()
     with pytest.raises(UsageError, match="no decision for the call"):
         asyncio.run(resolve_pending(crashed.session, {}))
@@ -143,14 +143,14 @@ def test_a_call_that_had_begun_to_change_files_is_recognized(place: Workplace) -
     assert "had begun to change files" in str(results(place.session.context().messages))
 
 
-def test_calls_that_the_user_went_past_are_not_pending(place: Workplace) -> None:
+def test_calls_followed_by_a_user_message_are_not_pending(place: Workplace) -> None:
     place.session.append("user", "Go.")
     place.session.append("assistant", [{"type": "toolCall", "id": "c1", "name": "ls", "arguments": {}}])
     place.session.append("user", "Never mind.")
     assert pending_calls(place.session) == []
 
 
-def test_a_process_killed_while_the_model_speaks_leaves_the_prompt_to_be_answered(place: Workplace) -> None:
+def test_a_process_killed_during_an_answer_leaves_the_prompt_unanswered(place: Workplace) -> None:
     session = killed(place, STREAM, "stream")
     assert transcript(session) == [("user", "Go.")]
     assert pending_calls(session) == []

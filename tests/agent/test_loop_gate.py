@@ -32,7 +32,7 @@ class Shortening:
         return Summary("in short", Usage(700, 7, total_tokens=707))
 
 
-def test_each_request_enters_and_leaves_with_what_the_run_has_used_so_far(place: Workplace) -> None:
+def test_each_request_enters_and_leaves_with_the_usage_so_far(place: Workplace) -> None:
     gate = Counting()
     used = Usage(2_000, 5, total_tokens=2_005)
     turns = [turn("Look.", call("ls"), usage=used), turn("Seen.", usage=used)]
@@ -41,7 +41,7 @@ def test_each_request_enters_and_leaves_with_what_the_run_has_used_so_far(place:
     assert gate.entered[0].tokens < gate.entered[1].tokens
 
 
-def test_what_is_expected_has_room_for_the_longest_answer_and_its_price(place: Workplace) -> None:
+def test_the_estimate_includes_the_longest_answer_and_its_price(place: Workplace) -> None:
     gate = Counting()
     facts = Facts(200_000, 4_000, Prices(1_000_000, 2_000_000), source="test")
     model = ScriptedModel([turn("Yes.")], facts)
@@ -52,7 +52,7 @@ def test_what_is_expected_has_room_for_the_longest_answer_and_its_price(place: W
     assert expected.cost == expected.input + 8_000
 
 
-def test_a_request_that_is_not_let_through_is_not_made_and_ends_the_run(place: Workplace) -> None:
+def test_a_refused_request_is_not_made_and_ends_the_run(place: Workplace) -> None:
     gate = Counting(1)
     model = ScriptedModel([turn("Look.", call("ls")), turn("Never.")])
     end = end_of(run_events(place, "Go.", model=model, limits=Limits(gate=gate)))
@@ -61,7 +61,7 @@ def test_a_request_that_is_not_let_through_is_not_made_and_ends_the_run(place: W
     check_is_sound(place.session)
 
 
-def test_a_request_that_fails_or_is_interrupted_leaves_too(place: Workplace) -> None:
+def test_a_failed_or_interrupted_request_leaves_too(place: Workplace) -> None:
     gate = Counting()
     broken = turn("No.", error=ScriptError("refused"))
     assert end_of(run_events(place, "Go.", broken, limits=Limits(gate=gate))).reason == "error"
@@ -77,7 +77,7 @@ def test_a_request_that_fails_or_is_interrupted_leaves_too(place: Workplace) -> 
     assert len(gate.left) == len(gate.entered) == 2
 
 
-def test_who_is_interrupted_while_waiting_at_the_gate_has_not_entered(place: Workplace) -> None:
+def test_a_request_interrupted_while_waiting_has_not_entered(place: Workplace) -> None:
     class Closed(Counting):
         async def enter(self, asked: GateRequest) -> Ticket | str:
             await asyncio.sleep(60)
@@ -95,8 +95,8 @@ def test_who_is_interrupted_while_waiting_at_the_gate_has_not_entered(place: Wor
     check_is_sound(place.session)
 
 
-def summarised(place: Workplace, gate: Counting) -> tuple[str, int]:
-    """Run with a compaction; returns how it ended, and the number of summaries."""
+def run_with_compaction(place: Workplace, gate: Counting) -> tuple[str, int]:
+    """Run with a compaction; returns how the run ended, and the number of summaries."""
     place.session.append("user", "First: " + "words " * 5_000)
     place.session.append("assistant", [{"type": "text", "text": "Yes. " + "words " * 600}], stopReason="stop")
     compaction = CompactionSettings(reserve_tokens=2_000, keep_recent_tokens=50, prune=Prune(enabled=False))
@@ -109,13 +109,13 @@ def summarised(place: Workplace, gate: Counting) -> tuple[str, int]:
     return end_of(events).reason, short.asked
 
 
-def test_a_summary_that_a_model_writes_passes_the_gate_like_any_request(place: Workplace) -> None:
+def test_a_summary_by_a_model_passes_the_gate_like_any_request(place: Workplace) -> None:
     gate = Counting()
-    assert summarised(place, gate) == ("done", 1)
+    assert run_with_compaction(place, gate) == ("done", 1)
     assert [spent.tokens for spent in gate.left] == [707, 709]
 
 
-def test_no_summary_is_asked_for_when_nothing_is_let_through(place: Workplace) -> None:
+def test_no_summary_is_requested_when_the_gate_refuses(place: Workplace) -> None:
     gate = Counting(0)
-    assert summarised(place, gate) == ("limit", 0)
+    assert run_with_compaction(place, gate) == ("limit", 0)
     assert gate.left == []

@@ -51,7 +51,7 @@ async def by_leaving(one: Run, cut: int) -> None:
 
 
 async def by_ending(one: Run, cut: int) -> None:
-    """The whole program ends during the run."""
+    """End the program during the run."""
     seen = 0
     async for _ in one:
         seen += 1
@@ -195,7 +195,7 @@ def test_a_call_that_awaits_approval_is_recorded_as_not_run(place: Workplace) ->
     assert not (place.project / "a").exists()
 
 
-def test_a_run_that_is_interrupted_before_it_begins_writes_nothing(place: Workplace) -> None:
+def test_a_run_interrupted_before_it_starts_writes_nothing(place: Workplace) -> None:
     async def scene() -> None:
         early = start_run(place, "Go.", turn("Never."))
         early.interrupt()
@@ -211,7 +211,7 @@ def test_a_run_that_is_interrupted_before_it_begins_writes_nothing(place: Workpl
     assert len(place.session) == 0
 
 
-def test_interrupting_twice_is_interrupting_once(place: Workplace) -> None:
+def test_a_second_interrupt_has_no_effect(place: Workplace) -> None:
     place.session.set_config(approval_mode="yolo")
     one = start_run(place, "Go.", turn(None, call("bash", command="trap '' TERM; echo on; sleep 60")))
 

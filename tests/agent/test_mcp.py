@@ -38,7 +38,7 @@ def with_servers(place: Workplace, use: Callable[[McpServers], Awaitable[None]],
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Use]:
-    """Run functions with one shared server, as starting one takes long."""
+    """Run functions with one shared server, because starting one takes long."""
     folder = str(tmp_path_factory.mktemp("server"))
     with asyncio.Runner() as runner:
         stack = contextlib.AsyncExitStack()
@@ -51,7 +51,7 @@ def find(servers: McpServers, name: str) -> McpTool:
     return next(tool for tool in servers.tools if tool.name == name)
 
 
-def test_tools_of_a_server_are_tools(place: Workplace, shared: Use) -> None:
+def test_tools_of_a_server_can_be_called(place: Workplace, shared: Use) -> None:
     async def use(servers: McpServers) -> None:
         assert servers.problems == {}
         add = find(servers, "small__add")
@@ -90,7 +90,7 @@ def test_images_and_long_results_are_supported(place: Workplace, shared: Use) ->
     shared(use)
 
 
-def test_a_server_that_dies_is_an_error_result_and_started_anew_by_the_next_call(place: Workplace) -> None:
+def test_a_server_that_dies_is_an_error_result_and_the_next_call_restarts_it(place: Workplace) -> None:
     async def use(servers: McpServers) -> None:
         died = await asyncio.wait_for(find(servers, "small__die").run({}, place.context), 15)
         assert died.is_error
@@ -100,7 +100,7 @@ def test_a_server_that_dies_is_an_error_result_and_started_anew_by_the_next_call
     with_servers(place, use, small=SMALL)
 
 
-def test_a_call_that_takes_too_long_is_given_up(place: Workplace) -> None:
+def test_a_call_that_takes_too_long_times_out(place: Workplace) -> None:
     async def use(servers: McpServers) -> None:
         output = await find(servers, "small__wait").run({"seconds": 30}, place.context)
         assert output.is_error
@@ -149,7 +149,7 @@ def test_a_server_that_fails_to_start_is_a_problem_not_an_error(place: Workplace
     )
 
 
-def test_a_server_sees_no_secrets_but_those_it_is_given(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_gets_only_the_secrets_configured_for_it(place: Workplace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTHER_TOKEN", "for-nobody-at-all")
 
     async def use(servers: McpServers) -> None:

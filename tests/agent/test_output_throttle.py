@@ -1,4 +1,4 @@
-"""Output of a running tool: sent soon, at a limited rate, and of much output only the end."""
+"""Output of a running tool: sent soon, at a limited rate, and only the end if there is much."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def watcher_of(groups: ProcessGroups) -> subprocess.Popen[bytes]:
     return watcher
 
 
-def test_the_commands_of_a_killed_program_end_with_it_and_what_left_them_does_not(tmp_path: Path) -> None:
+def test_commands_of_a_killed_program_end_with_it_unless_they_left_their_group(tmp_path: Path) -> None:
     children = "sleep 1000 & echo $! > child; echo $$ > shell; wait"
     stubborn = "trap '' TERM; echo $$ > stubborn; while :; do sleep 0.1; done"
     leaving = "setsid sh -c 'echo $$ > away; exec sleep 1000' & sleep 1000"
@@ -77,7 +77,7 @@ def test_a_group_that_has_ended_is_left_alone(groups: ProcessGroups) -> None:
         last.kill()
 
 
-def test_a_watcher_that_was_ended_is_replaced_by_one_that_knows_everything(groups: ProcessGroups) -> None:
+def test_a_killed_watcher_is_replaced_by_one_that_has_all_groups(groups: ProcessGroups) -> None:
     with sleeper() as first, sleeper() as second:
         groups.begin(first.pid)
         lost = watcher_of(groups)

@@ -49,7 +49,7 @@ def test_long_output_is_in_a_private_folder_of_its_session(tmp_path: Path) -> No
     assert spilled.stat().st_mode & 0o777 == 0o600
 
 
-def test_the_model_reads_it_on_without_a_question_also_after_a_restart(tmp_path: Path) -> None:
+def test_the_model_may_read_it_without_approval_also_after_a_restart(tmp_path: Path) -> None:
     session, spilled = session_with_long_output(tmp_path)
     calls = (call("read", path=str(spilled), offset=19_990), call("grep", pattern="^19995$", path=str(spilled)))
     desk = Desk(tmp_path, turn("I read.", *calls), turn("Read."))
@@ -64,7 +64,7 @@ def test_the_model_reads_it_on_without_a_question_also_after_a_restart(tmp_path:
     assert all("19995" in message_text(result) for result in results[-2:])
 
 
-def test_nothing_is_changed_there_and_nothing_else_of_the_home_is_read_without_a_question(tmp_path: Path) -> None:
+def test_changes_there_and_reads_elsewhere_in_the_home_need_approval(tmp_path: Path) -> None:
     session, spilled = session_with_long_output(tmp_path)
     calls = (call("read", path=session.location), call("write", path=str(spilled), content="other"))
     desk = Desk(tmp_path, turn("I try.", *calls), turn("Tried."))
@@ -78,14 +78,14 @@ def test_nothing_is_changed_there_and_nothing_else_of_the_home_is_read_without_a
     assert not any(question.may_always for question in desk.answers.questions)
 
 
-def test_outputs_of_another_session_are_asked_about(tmp_path: Path) -> None:
+def test_reading_outputs_of_another_session_needs_approval(tmp_path: Path) -> None:
     _, spilled = session_with_long_output(tmp_path)
     desk = Desk(tmp_path, turn("I read.", call("read", path=str(spilled))), turn("Read."))
     go(desk.say("Read"))
     assert [question.tool for question in desk.answers.questions] == ["read"]
 
 
-def test_cleaning_takes_outputs_along_restoring_brings_them_back_and_purging_deletes_them(tmp_path: Path) -> None:
+def test_outputs_are_cleaned_restored_and_purged_with_their_session(tmp_path: Path) -> None:
     session, spilled = session_with_long_output(tmp_path)
     content = spilled.read_bytes()
     assert sessiontree_at(tmp_path, "clean", "--older-than", "0h", "--yes") == 0
@@ -115,7 +115,7 @@ def test_a_session_that_never_got_a_file_leaves_no_outputs(tmp_path: Path) -> No
     assert not go(scene()).parent.parent.exists()
 
 
-def test_outputs_of_a_session_in_memory_can_be_read_and_end_with_the_app(tmp_path: Path) -> None:
+def test_outputs_of_a_session_in_memory_can_be_read_and_are_deleted_with_the_app(tmp_path: Path) -> None:
     desk = Desk(tmp_path, turn("I count.", call("bash", command=LONG)), turn("Counted."), in_memory=True)
 
     async def scene() -> Path:

@@ -62,13 +62,13 @@ def test_a_change_by_a_listener_is_reported_after_the_first_one() -> None:
     assert order == ["first a", "second a", "first b", "second b"]
 
 
-def test_a_field_there_is_not_cannot_be_set() -> None:
+def test_an_unknown_field_cannot_be_set() -> None:
     store = Store(State())
     with pytest.raises(TypeError):
         store.set(inptu="a")
 
 
-def test_a_snapshot_of_a_growing_list_stays_what_it_was() -> None:
+def test_a_snapshot_of_a_growing_list_does_not_change() -> None:
     items = [1, 2, 3]
     snapshot = ListPrefix(items)
     items.append(4)

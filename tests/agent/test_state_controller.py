@@ -71,7 +71,7 @@ def go(work: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(work)
 
 
-def test_the_first_prompt_starts_a_session_with_a_title_and_the_state_follows(tmp_path: Path) -> None:
+def test_the_first_prompt_starts_a_session_with_a_title_and_updates_the_state(tmp_path: Path) -> None:
     desk = Desk(tmp_path, turn("Hello to you.", call("ls", path=".")), turn("All seen."))
     states: list[State] = []
     desk.controller.store.subscribe(lambda new, _: states.append(new))
@@ -96,7 +96,7 @@ def test_the_first_prompt_starts_a_session_with_a_title_and_the_state_follows(tm
     check_is_sound(state.session)
 
 
-def test_a_prompt_is_left_for_the_history(tmp_path: Path) -> None:
+def test_a_prompt_is_added_to_the_history(tmp_path: Path) -> None:
     desk = Desk(tmp_path, turn("Yes."))
     go(desk.say("Remember me"))
     (line,) = (tmp_path / "home" / "history-new.jsonl").read_bytes().strip().splitlines()
@@ -127,7 +127,7 @@ def test_selecting_a_prompt_goes_before_it_and_returns_its_text(tmp_path: Path) 
     check_is_sound(session)
 
 
-def test_selecting_another_entry_goes_there_and_none_to_the_beginning(tmp_path: Path) -> None:
+def test_selecting_another_entry_moves_there_and_none_moves_to_the_beginning(tmp_path: Path) -> None:
     desk = Desk(tmp_path, turn("One."), turn("Two."))
 
     async def scene() -> None:
@@ -148,7 +148,7 @@ def test_selecting_another_entry_goes_there_and_none_to_the_beginning(tmp_path: 
     assert sessiontree.open(desk.controller.session.location).leaf is None
 
 
-def test_a_branch_that_is_left_can_leave_a_summary(tmp_path: Path) -> None:
+def test_leaving_a_branch_can_add_a_summary(tmp_path: Path) -> None:
     desk = Desk(tmp_path, turn("One."), turn("Two."))
 
     async def scene() -> None:
@@ -238,7 +238,7 @@ def test_the_last_session_of_the_project_is_continued(tmp_path: Path) -> None:
         go(empty.controller.resume_last())
 
 
-def test_choices_are_entries_and_are_there_again_when_the_session_is_resumed(tmp_path: Path) -> None:
+def test_choices_are_recorded_and_restored_when_the_session_is_resumed(tmp_path: Path) -> None:
     desk = Desk(tmp_path, model=None)
     desk.controller.store.set(model="one:a")
 
@@ -308,7 +308,7 @@ def test_a_pasted_image_is_preserved_when_its_prompt_is_sent_again_in_a_fork(tmp
     check_is_sound(desk.controller.session)
 
 
-def test_large_pastes_are_marks_for_the_user_and_text_for_the_model(tmp_path: Path) -> None:
+def test_large_pastes_are_placeholders_for_the_user_and_text_for_the_model(tmp_path: Path) -> None:
     desk = Desk(tmp_path, turn("Seen."), turn("Again."))
     pasted = "\n".join(f"line {number}" for number in range(120))
 
@@ -347,7 +347,7 @@ def test_large_pastes_are_marks_for_the_user_and_text_for_the_model(tmp_path: Pa
     check_is_sound(again.controller.session)
 
 
-def test_a_run_can_be_steered_followed_and_interrupted_and_nothing_moves_under_it(tmp_path: Path) -> None:
+def test_a_run_can_be_steered_and_interrupted_and_its_branch_cannot_be_moved(tmp_path: Path) -> None:
     desk = Desk(tmp_path, turn("I look.", call("ls", path=".")), turn("Long " * 20, delay=0.02))
 
     async def scene() -> None:
@@ -422,7 +422,7 @@ def test_a_user_command_is_recorded_and_in_the_context(tmp_path: Path) -> None:
     assert any("from the shell" in message_text(message) for message in desk.model.requests[0].messages)
 
 
-def test_a_compaction_by_hand_and_labels_and_names(tmp_path: Path) -> None:
+def test_manual_compaction_labels_and_names(tmp_path: Path) -> None:
     desk = Desk(tmp_path, turn("One. " + "words " * 3000), turn("Two. " + "words " * 24_000), turn("Three."))
 
     async def scene() -> None:
@@ -441,7 +441,7 @@ def test_a_compaction_by_hand_and_labels_and_names(tmp_path: Path) -> None:
     check_is_sound(desk.controller.session)
 
 
-def test_what_others_write_is_seen(tmp_path: Path) -> None:
+def test_entries_of_other_processes_are_noticed(tmp_path: Path) -> None:
     desk = Desk(tmp_path, turn("One."))
 
     async def scene() -> None:
@@ -455,7 +455,7 @@ def test_what_others_write_is_seen(tmp_path: Path) -> None:
     go(scene())
 
 
-def test_calls_without_a_result_are_in_the_state_and_can_be_decided_about(tmp_path: Path) -> None:
+def test_calls_without_a_result_are_in_the_state_and_can_be_resolved(tmp_path: Path) -> None:
     desk = Desk(tmp_path, turn("Gladly."))
 
     async def scene() -> None:

@@ -34,12 +34,12 @@ def test_a_path_in_the_project_is_inside(text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["..", "../x", "a/../../x", "/etc/passwd", "~", "~/x", "/", "//etc/passwd", "./.././x"]
 )
-def test_a_path_out_of_the_project_is_outside(text: str, tmp_path: Path) -> None:
+def test_a_path_that_leaves_the_project_is_outside(text: str, tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     assert not Workspace(tmp_path / "project").resolve(text).is_inside
 
 
-def test_a_folder_that_only_begins_alike_is_outside(tmp_path: Path) -> None:
+def test_a_folder_with_the_same_prefix_is_outside(tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
     (tmp_path / "project-secret").mkdir()
     assert not Workspace(tmp_path / "project").resolve("../project-secret/x").is_inside
@@ -63,7 +63,7 @@ def test_a_link_to_the_outside_is_outside_and_resolved(tmp_path: Path) -> None:
     assert not workspace.resolve("file").is_inside
 
 
-def test_a_project_reached_through_a_link_is_a_project(tmp_path: Path) -> None:
+def test_a_project_reached_through_a_link_works(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     assert Workspace(tmp_path / "link").resolve("x").is_inside
@@ -76,11 +76,11 @@ def test_invalid_paths_are_refused(text: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [".git/config", "x/.GIT/hooks/pre-commit", ".ssh/authorized_keys"])
-def test_files_that_make_programs_run_are_guarded(text: str, tmp_path: Path) -> None:
+def test_files_that_can_run_programs_are_guarded(text: str, tmp_path: Path) -> None:
     assert Workspace(tmp_path).resolve(text).is_guarded
 
 
-def test_a_link_put_in_the_way_after_the_question_is_not_followed(tmp_path: Path) -> None:
+def test_a_link_created_after_the_approval_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "project" / "src").mkdir(parents=True)
     (tmp_path / "outside").mkdir()
     place = Workspace(tmp_path / "project").resolve("src/new.txt")
@@ -92,7 +92,7 @@ def test_a_link_put_in_the_way_after_the_question_is_not_followed(tmp_path: Path
     assert list((tmp_path / "outside").iterdir()) == []
 
 
-def test_a_file_swapped_for_a_link_after_the_question_is_neither_read_nor_written_through(tmp_path: Path) -> None:
+def test_a_file_replaced_by_a_link_after_the_approval_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("secret")
     target = tmp_path / "project" / "a.txt"
     target.parent.mkdir()
@@ -109,7 +109,7 @@ def test_a_file_swapped_for_a_link_after_the_question_is_neither_read_nor_writte
     assert (tmp_path / "secret").read_text() == "secret"
 
 
-def test_swapping_a_folder_for_a_link_gives_no_access(tmp_path: Path) -> None:
+def test_replacing_a_folder_by_a_link_gives_no_access(tmp_path: Path) -> None:
     project, outside = tmp_path / "project", tmp_path / "outside"
     for folder, text in ((project / "real", "inside"), (outside, "secret")):
         folder.mkdir(parents=True)
@@ -185,7 +185,7 @@ def test_a_failing_write_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["-rf", "--output=x", "-", "--"])
-def test_names_that_look_like_options_are_names(name: str, place: Workplace) -> None:
+def test_names_that_look_like_options_are_treated_as_names(name: str, place: Workplace) -> None:
     assert not place.run(WRITE, path=name, content="one\n").is_error
     assert not place.run(EDIT, path=name, old_text="one", new_text="two").is_error
     assert place.run(READ, path=name).text == "two"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sessiontree.archive.archive_home import Home
 from sessiontree.stores.os_calls import OsCalls
-from tests.builders import header, json_line, said
+from tests.builders import header, json_line, message_line
 
 NATIVE_ID = "019c0000-0000-7000-8000-00000000000a"
 CLAUDE_ID = "7053107e-0000-4000-8000-00000000000b"
@@ -34,11 +34,11 @@ def native_lines(time: str = "2026-02-16T10:00:01.000Z") -> list[bytes]:
     """A native session with a fork at m1: branches m2 m3 and n2 n3, the current one."""
     lines = [
         header(cwd="/work/a", sessiontree=1),
-        said("m0", None, "first"),
-        said("m1", "m0", "answer", role="assistant"),
+        message_line("m0", None, "first"),
+        message_line("m1", "m0", "answer", role="assistant"),
     ]
-    lines += [said("m2", "m1", "left"), said("m3", "m2", "left answer", role="assistant")]
-    lines += [said("n2", "m1", "right"), said("n3", "n2", "right answer", role="assistant")]
+    lines += [message_line("m2", "m1", "left"), message_line("m3", "m2", "left answer", role="assistant")]
+    lines += [message_line("n2", "m1", "right"), message_line("n3", "n2", "right answer", role="assistant")]
     return [line.replace(b"2026-02-16T10:00:01.000Z", time.encode()) for line in lines]
 
 

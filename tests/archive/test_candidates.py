@@ -26,7 +26,7 @@ from tests.archive.machine import (
     write_claude,
     write_native,
 )
-from tests.builders import entry, header, said
+from tests.builders import entry, header, message_line
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 NEW_TIME = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime())
@@ -116,7 +116,7 @@ def test_a_last_message_between_the_ends_of_a_large_file_counts(tmp_path: Path, 
 
 
 def test_a_name_between_the_ends_of_a_large_file_counts(tmp_path: Path, command: Command) -> None:
-    filler = [said(f"f{number}", "n3", "x" * 900) for number in range(400)]
+    filler = [message_line(f"f{number}", "n3", "x" * 900) for number in range(400)]
     named = entry("session_info", "i1", "n3", name="mine")
     path = write_native(tmp_path, [*native_lines(), *filler[:200], named, *filler[200:]])
     assert chosen(command) == {str(path)}

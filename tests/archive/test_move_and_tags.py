@@ -28,7 +28,7 @@ from tests.archive.machine import (
     write_claude,
     write_native,
 )
-from tests.builders import header, json_line, said
+from tests.builders import header, json_line, message_line
 
 
 def moved(home: Home, path: Path, cwd: str) -> Path:
@@ -70,7 +70,7 @@ def test_pi_oh_my_pi_and_neovate_sessions_go_where_their_clients_look(tmp_path: 
     neovate = user / ".neovate" / "projects" / "work-a" / "0123abcd.jsonl"
     for path in (pi, neovate):
         path.parent.mkdir(parents=True)
-    pi.write_bytes(header(cwd="/work/a") + said("m0", None, "hello"))
+    pi.write_bytes(header(cwd="/work/a") + message_line("m0", None, "hello"))
     line = {"type": "message", "role": "user", "content": "hi", "uuid": "u1", "parentUuid": None}
     neovate.write_bytes(json_line({**line, "timestamp": "2026-02-16T10:00:00.000Z", "sessionId": "0123abcd"}))
     before = neovate.read_bytes()
@@ -83,9 +83,9 @@ def test_undoing_a_move_keeps_lines_added_since(tmp_path: Path) -> None:
     home, path = home_of(tmp_path), write_native(tmp_path)
     target = moved(home, path, "/work/b")
     with target.open("ab") as file:
-        file.write(said("x1", "n3", "later"))
+        file.write(message_line("x1", "n3", "later"))
     restore(home.archive, home.archive.find(NATIVE_ID))
-    assert path.read_bytes() == b"".join(native_lines()) + said("x1", "n3", "later")
+    assert path.read_bytes() == b"".join(native_lines()) + message_line("x1", "n3", "later")
     assert not target.exists()
 
 

@@ -23,7 +23,7 @@ from tests.archive.machine import (
     write_claude,
     write_native,
 )
-from tests.builders import said
+from tests.builders import message_line
 
 
 def pruned(home: Home, path: Path, entry: str) -> str:
@@ -59,9 +59,9 @@ def test_lines_added_since_stay_when_the_branch_is_restored(tmp_path: Path) -> N
     before = path.read_bytes()
     pruned(home, path, "m2")
     with path.open("ab") as file:
-        file.write(said("x1", "n3", "later"))
+        file.write(message_line("x1", "n3", "later"))
     restore(home.archive, home.archive.find(NATIVE_ID))
-    assert path.read_bytes() == before + said("x1", "n3", "later")
+    assert path.read_bytes() == before + message_line("x1", "n3", "later")
     assert set(sessiontree.open(path).leaves()) == {"m3", "x1"}
 
 
@@ -71,13 +71,13 @@ def test_a_file_without_a_last_newline_is_restored_without_one(tmp_path: Path) -
     home, path = home_of(tmp_path), write_native(tmp_path, lines)
     pruned(home, path, "m2")
     with path.open("ab") as file:
-        file.write(b"\n" + said("x1", "n3", "later"))
+        file.write(b"\n" + message_line("x1", "n3", "later"))
     restore(home.archive, home.archive.items()[-1])
-    assert path.read_bytes() == b"".join(lines) + b"\n" + said("x1", "n3", "later")
+    assert path.read_bytes() == b"".join(lines) + b"\n" + message_line("x1", "n3", "later")
 
 
 def test_two_prunings_are_undone_in_reverse_order(tmp_path: Path) -> None:
-    lines = [*native_lines()[:5], said("k2", "m1", "third"), *native_lines()[5:]]
+    lines = [*native_lines()[:5], message_line("k2", "m1", "third"), *native_lines()[5:]]
     home, path = home_of(tmp_path), write_native(tmp_path, lines)
     first, second = pruned(home, path, "m2"), pruned(home, path, "k2")
     with pytest.raises(ConflictError, match="undo that first"):
@@ -119,10 +119,10 @@ def test_a_session_that_grows_during_the_rewrite_is_not_changed(tmp_path: Path) 
     session = sessiontree.open(path)
     plan = plan_prune(session, "m2")
     with path.open("ab") as file:
-        file.write(said("x1", "n3", "meanwhile"))
+        file.write(message_line("x1", "n3", "meanwhile"))
     with pytest.raises(ConflictError, match="nothing was written"):
         prune(home.archive, session, plan)
-    assert path.read_bytes() == b"".join(native_lines()) + said("x1", "n3", "meanwhile")
+    assert path.read_bytes() == b"".join(native_lines()) + message_line("x1", "n3", "meanwhile")
     assert home.archive.items() == []
     assert not [found for found in path.parent.iterdir() if found != path]
 
@@ -160,13 +160,13 @@ def test_a_process_killed_while_pruning_leaves_the_old_or_the_new_file_and_every
 
 
 def test_a_process_killed_while_restoring_a_branch_leaves_every_line(tmp_path: Path, stride: int) -> None:
-    whole = b"".join(native_lines()) + said("x1", "n3", "later")
+    whole = b"".join(native_lines()) + message_line("x1", "n3", "later")
 
     def prepare(here: Path) -> None:
         path = write_native(here)
         pruned(home_of(here), path, "m2")
         with path.open("ab") as file:
-            file.write(said("x1", "n3", "later"))
+            file.write(message_line("x1", "n3", "later"))
 
     def check(here: Path) -> None:
         home = home_of(here)

@@ -27,7 +27,7 @@ from tests.archive.machine import (
     write_native,
 )
 from tests.archive.test_shrink import claude_with_progress, long_session
-from tests.builders import examples, said
+from tests.builders import examples, message_line
 
 STEPS = ("archive", "keep", "restore", "shrink", "shrink dead", "tail", "prune", "mv", "sync", "write", "write there")
 
@@ -86,7 +86,7 @@ class Machine:
             case "write" | "write there":
                 self.count += 1
                 leaves = [leaf for leaf in session.leaves() if not leaf.startswith("p")]
-                say = claude_said if session.dialect.name == "claude" else said
+                say = claude_said if session.dialect.name == "claude" else message_line
                 line = say(f"w{self.count}", leaves[which % len(leaves)], f"written {self.count}")
                 with path.open("ab") as file:
                     file.write(line)

@@ -28,7 +28,7 @@ from tests.archive.machine import (
     write_claude,
     write_native,
 )
-from tests.builders import entry, header, json_line, said
+from tests.builders import entry, header, json_line, message_line
 
 
 def progress(uuid: str, parent: str | None, call: str = "t1", text: str = "running") -> bytes:
@@ -93,7 +93,11 @@ def test_inline_images_move_to_blobs_and_read_the_same(tmp_path: Path) -> None:
 
 
 def test_dead_branches_are_removed_only_on_request_and_labeled_ones_stay(tmp_path: Path) -> None:
-    lines = [*native_lines()[:5], said("k2", "m1", "third"), said("k3", "k2", "third answer", role="assistant")]
+    lines = [
+        *native_lines()[:5],
+        message_line("k2", "m1", "third"),
+        message_line("k3", "k2", "third answer", role="assistant"),
+    ]
     lines += [entry("label", "l1", "k3", targetId="k3", label="keep this"), *native_lines()[5:]]
     home, path = home_of(tmp_path), write_native(tmp_path, lines)
     session = sessiontree.open(path)
@@ -138,7 +142,7 @@ def long_session(compacted: bool) -> list[bytes]:
             lines.append(entry("compaction", "c1", parent, summary="so far", firstKeptEntryId="x148", tokensBefore=9))
             parent = "c1"
         role = "user" if at % 2 == 0 else "assistant"
-        lines.append(said(f"x{at}", parent, f"{at} " + "y" * 500, role=role))
+        lines.append(message_line(f"x{at}", parent, f"{at} " + "y" * 500, role=role))
         parent = f"x{at}"
     return lines
 

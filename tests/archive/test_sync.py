@@ -23,7 +23,7 @@ from tests.archive.machine import (
     write_claude,
     write_native,
 )
-from tests.builders import header, said
+from tests.builders import header, message_line
 
 
 def synced(home: Home, folder: Path, both_ways: bool = True) -> list[SyncResult]:
@@ -58,11 +58,11 @@ def test_a_backup_has_every_file_and_blob_of_every_session_unchanged(tmp_path: P
 def test_a_backup_gets_new_lines_and_changes_nothing_here(tmp_path: Path) -> None:
     home, folder, path = home_of(tmp_path), tmp_path / "backup", write_native(tmp_path)
     synced(home, folder, both_ways=False)
-    append(path, said("x1", "n3", "later"))
+    append(path, message_line("x1", "n3", "later"))
     assert [result.what for result in synced(home, folder, both_ways=False)] == ["grown"]
     assert copy_of(path, folder).read_bytes() == path.read_bytes()
     before = path.read_bytes()
-    append(copy_of(path, folder), said("y1", "n3", "only in the backup"))
+    append(copy_of(path, folder), message_line("y1", "n3", "only in the backup"))
     assert synced(home, folder, both_ways=False) == []
     assert path.read_bytes() == before
 
@@ -86,9 +86,9 @@ def test_a_session_continued_on_two_machines_gets_both_branches_and_the_newer_is
     home, folder, path = home_of(tmp_path), tmp_path / "shared", write_native(tmp_path)
     synced(home, folder)
     there = copy_of(path, folder)
-    mine = said("x1", "n3", "mine").replace(b"2026-02-16T10:00:01", b"2026-02-18T10:00:01")
+    mine = message_line("x1", "n3", "mine").replace(b"2026-02-16T10:00:01", b"2026-02-18T10:00:01")
     append(path, mine)
-    append(there, said("y1", "n3", "theirs"))
+    append(there, message_line("y1", "n3", "theirs"))
     before = path.read_bytes(), there.read_bytes()
     results = synced(home, folder)
     assert [result.what for result in results] == ["merged", "merged"]
@@ -120,7 +120,7 @@ def test_two_sessions_under_one_name_are_a_conflict_and_both_stay(tmp_path: Path
     home, folder, path = home_of(tmp_path), tmp_path / "shared", write_native(tmp_path)
     synced(home, folder)
     there = copy_of(path, folder)
-    there.write_bytes(header(id="another", sessiontree=1) + said("z1"))
+    there.write_bytes(header(id="another", sessiontree=1) + message_line("z1"))
     before = contents(tmp_path)
     results = synced(home, folder)
     assert {result.what for result in results} == {"conflict"}
@@ -131,8 +131,8 @@ def test_a_different_line_under_the_same_id_is_reported_and_each_file_keeps_its_
     home, folder, path = home_of(tmp_path), tmp_path / "shared", write_native(tmp_path)
     synced(home, folder)
     there = copy_of(path, folder)
-    append(path, said("x1", "n3", "mine"))
-    append(there, said("x1", "n3", "theirs, by chance under the same id"))
+    append(path, message_line("x1", "n3", "mine"))
+    append(there, message_line("x1", "n3", "theirs, by chance under the same id"))
     before = contents(tmp_path)
     results = synced(home, folder)
     assert {(result.what, result.why[:7]) for result in results} == {("conflict", "1 line ")}
@@ -161,11 +161,11 @@ def test_sync_does_not_bring_a_pruned_branch_back_and_restore_brings_it_back_onc
     synced(home, folder)
     session = sessiontree.open(path)
     prune(home.archive, session, plan_prune(session, "m2"))
-    append(copy_of(path, folder), said("y1", "n3", "theirs"))
+    append(copy_of(path, folder), message_line("y1", "n3", "theirs"))
     synced(home, folder)
     assert set(sessiontree.open(path).leaves()) == {"y1"}
     restore(home.archive, home.archive.items()[-1])
-    assert path.read_bytes() == before + said("y1", "n3", "theirs")
+    assert path.read_bytes() == before + message_line("y1", "n3", "theirs")
     assert sessiontree.open(path).problems == []
 
 
@@ -175,12 +175,12 @@ def test_a_pruned_branch_returns_if_it_was_continued_on_the_other_side(tmp_path:
     synced(home, folder)
     session = sessiontree.open(path)
     prune(home.archive, session, plan_prune(session, "m2"))
-    append(copy_of(path, folder), said("y1", "m3", "theirs"))
+    append(copy_of(path, folder), message_line("y1", "m3", "theirs"))
     synced(home, folder)
     after = sessiontree.open(path)
     assert (after.path_ids("y1"), after.problems) == (["m0", "m1", "m2", "m3", "y1"], [])
     restore(home.archive, home.archive.items()[-1])
-    assert path.read_bytes().startswith(before + said("y1", "m3", "theirs"))
+    assert path.read_bytes().startswith(before + message_line("y1", "m3", "theirs"))
     assert sessiontree.open(path).problems == []
 
 
@@ -208,7 +208,7 @@ def test_links_and_overlapping_folders_are_rejected(tmp_path: Path) -> None:
 def test_a_process_killed_while_syncing_leaves_every_line_and_the_next_run_completes_it(
     tmp_path: Path, stride: int
 ) -> None:
-    mine, theirs = said("x1", "n3", "mine" * 100), said("y1", "n3", "theirs" * 100)
+    mine, theirs = message_line("x1", "n3", "mine" * 100), message_line("y1", "n3", "theirs" * 100)
 
     def prepare(here: Path) -> None:
         path = write_native(here)
@@ -242,8 +242,8 @@ def test_the_commands_report_what_they_did(tmp_path: Path, command: Command) -> 
     assert not folder.exists()
     assert "1 copied" in command("backup", str(folder)).err
     assert "already up to date" in command("sync", str(folder)).err
-    append(path, said("x1", "n3", "mine"))
-    append(copy_of(path, folder), said("y1", "n3", "theirs"))
+    append(path, message_line("x1", "n3", "mine"))
+    append(copy_of(path, folder), message_line("y1", "n3", "theirs"))
     ran = command("sync", str(folder))
     assert "merged" in ran.out
     assert "two branches" in ran.out

@@ -26,9 +26,9 @@ from tests.branches.worlds import (
     beginning,
     check_lines_are_kept,
     check_pairs_are_whole,
+    context_texts,
     findings,
     in_memory,
-    said,
     write_call,
 )
 from tests.builders import NOWHERE, examples
@@ -47,7 +47,7 @@ STEPS = st.one_of(
 
 
 class Walk:
-    """A session that things are done to, checked after each of them."""
+    """A session that is checked after each operation on it."""
 
     def __init__(self, dialect: str) -> None:
         self.dialect = dialect
@@ -67,27 +67,25 @@ class Walk:
             getattr(self, step[0])(session, *step[1:])
         except (UsageError, CompactionError):
             session.close()
-            assert self.data() == before, "refused, and yet something was written"
+            assert self.data() == before, "the operation was refused but something was written"
         session.close()
         after = self.data()
         check_lines_are_kept(before, after)
         found = self.opened()
-        assert said(found) == said(session), "it does not stand where it says it stands"
+        assert context_texts(found) == context_texts(session), "the current entry after reopening differs"
         for leaf in self.places_to_check(found):
             check_pairs_are_whole(found, leaf)
         assert findings(found) == []
 
     def places_to_check(self, session: Session) -> Sequence[str | None]:
-        if (
-            self.dialect == "neovate"
-        ):  # it goes by the order of lines: only where it stands does a path read as it was said
+        if self.dialect == "neovate":  # it uses the order of lines, so only the current path reads as it was written
             return [None]
         return session.leaves()
 
     def place(self, session: Session, number: int) -> str:
-        """One of the entries that say something, on any branch."""
-        spoken = {source: None for leaf in session.leaves() for source in session.context(leaf).sources}
-        return list(spoken)[number % len(spoken)]
+        """One of the entries with a message, on any branch."""
+        sources = {source: None for leaf in session.leaves() for source in session.context(leaf).sources}
+        return list(sources)[number % len(sources)]
 
     def say(self, session: Session, at: int, count: int) -> None:
         place = append_point(session, self.place(session, at))
@@ -112,14 +110,14 @@ class Walk:
 
     def merge(self, session: Session, source: int, into: int, how: str) -> None:
         one, other = self.place(session, source), self.place(session, into)
-        here = set(said(session, other))
+        here = set(context_texts(session, other))
         done = merge(session, one, into=other, how=how)  # type: ignore[arg-type]
         size = session.journal.size
         again = merge(session, one, into=other, how=how)  # type: ignore[arg-type]
         assert again.nothing is not None
         if done.entry is not None:
             assert merge(session, one, how=how).nothing is not None  # type: ignore[arg-type]
-            assert here <= set(said(session)), "what our branch said is gone"
+            assert here <= set(context_texts(session)), "messages of our branch are gone"
         assert session.journal.size == size
 
     def pick(self, session: Session, entries: list[int], onto: int) -> None:
@@ -194,7 +192,7 @@ def test_facts_of_both_branches_are_reachable_in_the_merged_context(
             branch.append(assistant(text(f"Still to do: mend {file}.")))
         ends.append(str(branch.leaf))
     done = merge(session, ends[1], into=ends[0], how=how)  # type: ignore[arg-type]
-    merged = " ".join("\n".join(said(open_store(store, root=NOWHERE, dialect=dialect))).split())
+    merged = " ".join("\n".join(context_texts(open_store(store, root=NOWHERE, dialect=dialect))).split())
     for file, error, decision in (*ours, *theirs):
         assert file in merged
         assert " ".join(error.split()) in merged

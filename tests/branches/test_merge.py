@@ -32,9 +32,9 @@ from tests.branches.worlds import (
     as_file,
     check_lines_are_kept,
     check_pairs_are_whole,
+    context_texts,
     findings,
     new_file,
-    said,
 )
 from tests.conversion.conversations import assistant, call, result, text
 
@@ -48,7 +48,7 @@ def test_a_summary_contains_what_the_other_branch_learned(world: World) -> None:
     done = merge(world.opened(), world.one, into=world.other)
     found = world.opened()
     assert found.leaf == done.entry
-    everything = "\n".join(said(found))
+    everything = "\n".join(context_texts(found))
     for fact in ("The generated one works.", "recursive descent", "ValueError: bad token 42", "parser.py", "by hand"):
         assert fact in everything
     after = world.path.read_bytes()
@@ -60,8 +60,8 @@ def test_a_summary_contains_what_the_other_branch_learned(world: World) -> None:
 def test_append_copies_every_message_with_complete_calls_and_results(world: World) -> None:
     done = merge(world.opened(), world.one, into=world.other, how="append")
     found = world.opened()
-    texts = said(found)
-    assert texts[2:12] == [*said(found, world.other)[2:], *said(found, world.one)[2:]]
+    texts = context_texts(found)
+    assert texts[2:12] == [*context_texts(found, world.other)[2:], *context_texts(found, world.one)[2:]]
     assert done.messages == 5
     assert found.leaf == done.entry
     check_pairs_are_whole(found, None)
@@ -97,7 +97,7 @@ def test_only_messages_since_the_last_merge_are_merged(world: World) -> None:
     more = world.say(world.one, "And now?", "Trying again.", ("toolu_c", "lexer.py", "x"), "13 passed", "Fixed it.")
     done = merge(world.opened(), more, into=str(joined), how="append")
     assert done.messages == 5
-    texts = said(world.opened())
+    texts = context_texts(world.opened())
     assert texts.count("Write it by hand.") == 1
     assert texts.count("And now?") == 1
     check_pairs_are_whole(world.opened(), None)
@@ -108,7 +108,7 @@ def test_messages_that_came_from_our_branch_are_not_merged_back(world: World) ->
     joined = str(world.opened().leaf)
     more = world.say(joined, "Go on.", "Going on.", ("toolu_d", "z.py", "z"), "ok", "Went on.")
     done = merge(world.opened(), more, into=world.one, how="append")
-    texts = said(world.opened())
+    texts = context_texts(world.opened())
     assert texts.count("Write it by hand.") == 1
     assert texts.count("用生成器 instead.") == 1
     assert texts.count("Go on.") == 1
@@ -156,7 +156,7 @@ def test_a_branch_of_another_session_and_dialect_is_merged_the_same_way(
     source = world.opened()
     done = merge(sessiontree.open(path), world.one, source=source, how=how)  # type: ignore[arg-type]
     found = sessiontree.open(path)
-    assert "ValueError: bad token 42" in "\n".join(said(found))
+    assert "ValueError: bad token 42" in "\n".join(context_texts(found))
     assert done.session == source.id
     assert done.files.modified == ("parser.py",)
     check_pairs_are_whole(found, None)
@@ -167,7 +167,7 @@ def test_a_branch_of_another_session_and_dialect_is_merged_the_same_way(
     if how == "append":
         names = [each.name for message in found.context().messages for each in tool_calls(message)]
         assert [name.lower() for name in names] == ["write", "bash"]
-        assert names[1] == ("Bash" if target == "claude" else "bash")  # in the words of the agent it was brought to
+        assert names[1] == ("Bash" if target == "claude" else "bash")  # the tool name of the agent it was merged into
 
 
 def test_a_fork_and_its_origin_share_their_beginning(world: World) -> None:
@@ -177,7 +177,7 @@ def test_a_fork_and_its_origin_share_their_beginning(world: World) -> None:
     forked.append(assistant(text("indeed")))
     done = merge(origin, str(forked.leaf), into=world.other, source=forked, how="append")
     assert done.messages == 2
-    assert said(world.opened())[-3:-1] == ["only in the fork", "indeed"]
+    assert context_texts(world.opened())[-3:-1] == ["only in the fork", "indeed"]
 
 
 def test_merging_between_calls_and_their_results_is_refused(world: World) -> None:
@@ -201,7 +201,7 @@ def test_calls_without_results_are_not_copied(world: World) -> None:
     done = merge(world.opened(), end.id, into=world.other, how="append")
     assert done.notes == ("1 tool call without a result not copied",)
     found = world.opened()
-    assert "starting" in said(found)
+    assert "starting" in context_texts(found)
     assert "toolu_w" not in [each.id for message in found.context().messages for each in tool_calls(message)]
 
 
@@ -218,7 +218,7 @@ def test_a_branch_that_begins_with_results_is_merged_with_their_call(world: Worl
     session.close()
     merge(world.opened(), second.id, into=first.id, how="append")
     found = world.opened()
-    texts = said(found)
+    texts = context_texts(found)
     assert texts.index("first reading") < texts.index("second reading")
     assert texts.count("reading") == 2
     check_pairs_are_whole(found, None)
@@ -237,7 +237,7 @@ def test_copied_answers_have_no_usage(world: World) -> None:
     assert world.opened().usage().cost == used.cost
     assert world.opened().usage().input == used.input
     answers = [message for message in world.opened().context().messages if isinstance(message, Assistant)]
-    assert all(answer.usage is not None for answer in answers), "Pi does not resume a session without"
+    assert all(answer.usage is not None for answer in answers), "Pi does not resume a session without usage"
 
 
 # Models and hooks
@@ -306,18 +306,18 @@ def test_a_merge_cut_at_any_byte_keeps_all_earlier_entries(dialect: str, tmp_pat
     world = World(dialect, tmp_path)
     merge(world.opened(), world.one, into=world.other, how="append")
     after = world.path.read_bytes()
-    assert after.startswith(world.before)  # nothing had to be put in another order here
+    assert after.startswith(world.before)  # no line had to be reordered here
     for size in range(len(world.before), len(after), 97):
         session = open_store(MemoryStore(after[:size], str(world.path)), dialect=dialect)
         check_lines_are_kept(world.before, after[:size])
-        assert said(session, world.one) == said(world.opened(), world.one)
-        assert said(session, world.other) == said(world.opened(), world.other)
-        was_done = bool(find_merges(session))  # what was cut off is only what Claude Code is told of where it stands
+        assert context_texts(session, world.one) == context_texts(world.opened(), world.one)
+        assert context_texts(session, world.other) == context_texts(world.opened(), world.other)
+        was_done = bool(find_merges(session))  # only the line that pins Claude Code's current entry was cut off
         again = merge(session, world.one, into=world.other, how="append")
         assert (again.entry is None) == was_done
         if was_done:
             session.move(next(iter(find_merges(session))))
-        assert said(session)[-2] == "The hand-written one fails."
+        assert context_texts(session)[-2] == "The hand-written one fails."
         check_pairs_are_whole(session, None)
 
 
@@ -368,7 +368,7 @@ def test_hostile_text_is_merged_as_plain_text(tmp_path: Path) -> None:
     merge(world.opened(), end, into=world.one, how="append")
     merge(world.opened(), world.other)
     found = world.opened()
-    assert nasty in said(found)
+    assert nasty in context_texts(found)
     assert len(find_merges(found)) == 2
     check_pairs_are_whole(found, None)
 
@@ -399,7 +399,7 @@ def test_context_edits_apply_to_merged_messages(tmp_path: Path) -> None:
     branch.append({"type": "context_edit", "targetId": secret.id, "replacement": None})
     end = branch.append({"type": "context_edit", "targetId": wordy.id, "replacement": {"content": "short"}})
     merge(session, end.id, into=world.other, how="append")
-    texts = said(world.opened())
+    texts = context_texts(world.opened())
     assert "forget this" not in texts
     assert "a long answer" not in texts
     assert "short" in texts
@@ -445,4 +445,4 @@ def test_an_unrelated_session_can_be_merged(tmp_path: Path) -> None:
     other = sessiontree.open(source)
     done = pick(world.opened(), [str(other.context().sources[1])], onto=world.one, source=other)
     assert done.session == other.id
-    assert said(world.opened())[-2] == "an answer from elsewhere"
+    assert context_texts(world.opened())[-2] == "an answer from elsewhere"

@@ -28,8 +28,8 @@ from tests.branches.worlds import (
     World,
     check_lines_are_kept,
     check_pairs_are_whole,
+    context_texts,
     findings,
-    said,
 )
 from tests.conversion.conversations import assistant, text
 
@@ -40,7 +40,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
 
 
 def source_of(world: World, words: str) -> str:
-    """The entry on the first branch that says these words."""
+    """The entry on the first branch with this text."""
     context = world.opened().context(world.one)
     return next(
         source
@@ -55,7 +55,7 @@ def source_of(world: World, words: str) -> str:
 def test_a_result_is_picked_with_its_call_and_the_other_results(world: World) -> None:
     done = pick(world.opened(), [source_of(world, "ValueError")], onto=world.other)
     found = world.opened()
-    assert said(found)[7:10] == [
+    assert context_texts(found)[7:10] == [
         "We decided to use recursive descent, because it is small.",
         "written",
         "E   ValueError: bad token 42",
@@ -70,7 +70,7 @@ def test_a_result_is_picked_with_its_call_and_the_other_results(world: World) ->
 def test_picked_entries_keep_the_order_of_the_conversation(world: World) -> None:
     wanted = [source_of(world, "fails"), source_of(world, "Write it by hand")]
     pick(world.opened(), wanted, onto=world.other)
-    assert said(world.opened())[7:9] == ["Write it by hand.", "The hand-written one fails."]
+    assert context_texts(world.opened())[7:9] == ["Write it by hand.", "The hand-written one fails."]
 
 
 def test_picking_twice_adds_nothing(world: World) -> None:
@@ -79,7 +79,7 @@ def test_picking_twice_adds_nothing(world: World) -> None:
     after = world.path.read_bytes()
     assert pick(world.opened(), wanted).nothing is not None
     assert pick(world.opened(), wanted, onto=world.other).nothing is not None
-    assert pick(world.opened(), [world.other]).nothing is not None, "what is on the path already"
+    assert pick(world.opened(), [world.other]).nothing is not None, "entries on the path are not picked"
     assert world.path.read_bytes() == after
 
 
@@ -87,14 +87,14 @@ def test_a_merge_adds_only_what_was_not_picked_before(world: World) -> None:
     pick(world.opened(), [source_of(world, "fails")], onto=world.other)
     done = merge(world.opened(), world.one, how="append")
     assert done.messages == 4
-    assert said(world.opened()).count("The hand-written one fails.") == 1
+    assert context_texts(world.opened()).count("The hand-written one fails.") == 1
     assert merge(world.opened(), world.one, how="append").nothing is not None
 
 
 def test_entries_of_several_branches_can_be_picked_at_once(world: World) -> None:
     third = world.say(world.fork, "Third way.", "Trying.", ("toolu_t", "t.py", "t"), "ok", "Third done.")
     pick(world.opened(), [world.one, third], onto=world.fork)
-    texts = said(world.opened())
+    texts = context_texts(world.opened())
     assert "The hand-written one fails." in texts
     assert "Third done." in texts
     check_pairs_are_whole(world.opened(), None)
@@ -118,19 +118,19 @@ def test_entries_without_a_message_cannot_be_picked(tmp_path: Path) -> None:
 
 
 def test_the_summary_of_a_branch_is_the_first_entry_of_the_new_one(world: World) -> None:
-    stood = world.opened().leaf
+    leaf = world.opened().leaf
     left = leave(world.opened(), world.fork)
     found = world.opened()
-    assert left.left == stood
+    assert left.left == leaf
     assert found.leaf == left.entry
-    assert said(found)[:2] == ["Fix the parser.", "Which way?"]
-    assert len(said(found)) == 3
+    assert context_texts(found)[:2] == ["Fix the parser.", "Which way?"]
+    assert len(context_texts(found)) == 3
     for fact in ("lark", "parser.py", "用生成器 instead."):
-        assert fact in said(found)[2]
+        assert fact in context_texts(found)[2]
     check_lines_are_kept(world.before, world.path.read_bytes())
     assert findings(found) == []
     found.append("user", "on")
-    assert said(world.opened())[-1] == "on"
+    assert context_texts(world.opened())[-1] == "on"
 
 
 def test_the_summary_is_an_entry_in_pis_form_with_files_and_origin(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_instructions_reach_the_summarizer(tmp_path: Path) -> None:
     (request,) = asked
     assert (request.kind, request.instructions, request.only_instructions) == ("branch", "keep the errors", True)
     assert request.files.modified == ("parser.py",)
-    assert said(world.opened())[-1].endswith("</modified-files>")
+    assert context_texts(world.opened())[-1].endswith("</modified-files>")
 
 
 # Listing and comparing
@@ -312,7 +312,7 @@ def test_several_entries_are_written_at_once_or_not_at_all(world: World) -> None
         CanonicalEntry("message", {"message": assistant(text("and one"))}),
     ]
     ids = session.append_all(items, world.one)
-    assert said(world.opened())[-2:] == ["one more", "and one"]
+    assert context_texts(world.opened())[-2:] == ["one more", "and one"]
     assert world.opened().leaf == session.leaf == ids[-1]
     with pytest.raises(NotFoundError):
         session.append_all(items, "nowhere")

@@ -46,10 +46,10 @@ def test_branches_lists_names_and_distances(run: Run, world: World) -> None:
     assert ran.lines[1].startswith(f"●  {world.other}  生成器 ")
     assert ran.lines[2].startswith(f"○  {world.one}  by hand")
     assert "no other process" in ran.err
-    told = run("branches", str(world.path), "--json").json
-    assert [branch["name"] for branch in told["branches"]] == ["生成器", "by hand"]
-    assert told["branches"][1]["ahead"] == {"entries": 5, "messages": 5}
-    assert told["writers"] == []
+    output = run("branches", str(world.path), "--json").json
+    assert [branch["name"] for branch in output["branches"]] == ["生成器", "by hand"]
+    assert output["branches"][1]["ahead"] == {"entries": 5, "messages": 5}
+    assert output["writers"] == []
 
 
 @pytest.mark.parametrize("width", [40, 60, 100, 160])
@@ -63,11 +63,11 @@ def test_a_diff_fits_the_terminal(run: Run, world: World, width: int) -> None:
 
 
 def test_a_diff_as_json_has_both_sides(run: Run, world: World) -> None:
-    told = run("diff", str(world.path), "by hand", "生成器", "--json").json
-    assert told["ancestor"] == world.fork
-    assert [side["final"] for side in told["sides"]] == ["The hand-written one fails.", "The generated one works."]
-    assert told["conflicts"][0]["path"] == "parser.py"
-    assert told["sides"][0]["used"]["requests"] == 2
+    output = run("diff", str(world.path), "by hand", "生成器", "--json").json
+    assert output["ancestor"] == world.fork
+    assert [side["final"] for side in output["sides"]] == ["The hand-written one fails.", "The generated one works."]
+    assert output["conflicts"][0]["path"] == "parser.py"
+    assert output["sides"][0]["used"]["requests"] == 2
 
 
 def test_a_diff_across_sessions_names_the_other_one(run: Run, world: World, tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_merging_another_session_on_the_command_line(run: Run, world: World, tmp
     other = World("pi", tmp_path / "p")
     done = run("merge", str(world.path), other.one, "--from-session", str(other.path), "--how", "append", "--json").json
     assert done["from"] == {"entry": other.one, "session": other.opened().id}
-    assert done["messages"] == 7, "they share nothing, so all of it is news"
+    assert done["messages"] == 7, "they share no entries, so all messages are new"
     assert len(done["brought"]) == 7
 
 
@@ -227,7 +227,7 @@ def test_colors_are_used_only_on_terminals_that_support_them(
     child = subprocess.Popen(command, stdout=theirs, stderr=theirs, stdin=theirs, env=environment)
     os.close(theirs)
     shown = b""
-    with contextlib.suppress(OSError):  # the terminal is gone when its program has ended
+    with contextlib.suppress(OSError):  # the terminal is closed when its program has ended
         while data := os.read(ours, 65536):
             shown += data
     os.close(ours)

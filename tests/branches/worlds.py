@@ -20,13 +20,13 @@ _WRITE = {"claude": ("Write", "file_path"), "neovate": ("write", "file_path")}
 
 
 def write_call(dialect: str, id: str, path: str, content: str) -> dict[str, Any]:
-    """A call that writes a file, in the words of a dialect's agent."""
+    """A call that writes a file, in the form of a dialect's agent."""
     name, key = _WRITE.get(dialect, ("write", "path"))
     return call(id, name, {key: path, "content": content})
 
 
 def in_memory(session: Session, dialect: str) -> MemoryStore:
-    """A session as one of a dialect, in memory, where writing costs nothing."""
+    """Convert a session to a dialect, in memory, where writes are fast."""
     made = sessiontree.convert(session, dialect, branch="all")
     name = "0a1b2c3d.jsonl" if dialect == "neovate" else f"{made.meta.id}.jsonl"
     return MemoryStore(b"".join(made.lines), f"/{name}")
@@ -41,7 +41,7 @@ def beginning(cwd: str) -> Session:
 
 
 def as_file(session: Session, dialect: str, folder: Path) -> Path:
-    """A session in memory as a file of a dialect."""
+    """Write a session in memory to a file of a dialect."""
     made = sessiontree.convert(session, dialect, branch="all")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / ("0a1b2c3d.jsonl" if dialect == "neovate" else f"{made.meta.id}.jsonl")
@@ -101,22 +101,22 @@ class World:
 
 
 def last_said(session: Session) -> str:
-    """The last entry on the active path that says something."""
+    """The last entry with a message on the active path."""
     return session.context().sources[-1]
 
 
-def said(session: Session, leaf: str | None = None) -> list[str]:
+def context_texts(session: Session, leaf: str | None = None) -> list[str]:
     return [message_text(message) for message in session.context(leaf).messages]
 
 
 def check_lines_are_kept(before: bytes, after: bytes) -> None:
-    """Every line that was there still is, byte for byte."""
+    """Check that every earlier line is still there, byte for byte."""
     missing = Counter(before.splitlines()) - Counter(after.splitlines())
     assert not missing
 
 
 def check_pairs_are_whole(session: Session, leaf: str | None) -> None:
-    """In a context, results follow the answer that called for them, with nothing but other results between."""
+    """Check that results in a context follow the message with their calls, with only other results between."""
     waiting: list[str] = []
     answered: set[str] = set()
     seen: set[str] = set()
@@ -127,7 +127,7 @@ def check_pairs_are_whole(session: Session, leaf: str | None) -> None:
             continue
         calls = [each.id for each in tool_calls(message)]
         assert not seen.intersection(calls), "two calls of one id in a context"
-        assert set(waiting) <= answered, "something stands between a call and its result"
+        assert set(waiting) <= answered, "there is an entry between a call and its result"
         seen.update(calls)
         waiting = calls
 

@@ -117,16 +117,16 @@ words = st.text(alphabet=st.characters(codec=None, exclude_characters="\x00"), m
 names = st.sampled_from(["read", "write", "edit", "bash", "grep", "find", "ls", "unheard_of"])
 arguments = st.dictionaries(st.sampled_from(["path", "command", "pattern", "content", "x"]), words, max_size=3)
 images = st.just({"type": "image", "data": PIXEL, "mimeType": "image/png"})
-said = st.builds(text, words)
+text_blocks = st.builds(text, words)
 
 
 @st.composite
 def turns(draw: st.DrawFn, number: int) -> list[dict[str, Any]]:
-    """A prompt, an answer with any number of calls, and what they gave."""
-    prompt = draw(words | st.lists(said | images, min_size=1, max_size=3))
+    """A prompt, an answer with any number of calls, and their results."""
+    prompt = draw(words | st.lists(text_blocks | images, min_size=1, max_size=3))
     calls = [call(f"call_{number}_{at}", draw(names), draw(arguments)) for at in range(draw(st.integers(0, 3)))]
-    thinking = draw(st.lists(words.map(lambda told: {"type": "thinking", "thinking": told}), max_size=1))
-    answer = assistant(*thinking, *draw(st.lists(said, max_size=2)), *calls)
+    thinking = draw(st.lists(words.map(lambda text: {"type": "thinking", "thinking": text}), max_size=1))
+    answer = assistant(*thinking, *draw(st.lists(text_blocks, max_size=2)), *calls)
     results = [result(made["id"], made["name"], draw(words), is_error=draw(st.booleans())) for made in calls]
     if len(results) > 1 and draw(st.booleans()):
         results.reverse()

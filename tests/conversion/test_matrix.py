@@ -24,8 +24,8 @@ def converted(session: Session, to: str) -> Session:
     return opened(b"".join(sessiontree.convert(session, to, branch="all").lines), to)
 
 
-def told(session: Session) -> list[object]:
-    """The canonical entries of a session without what is new in each file, in any order of branches."""
+def content_of(session: Session) -> list[object]:
+    """The canonical entries of a session, sorted, without the data that differs in each file."""
     items = [
         (item.kind, item.id, parent, {name: value for name, value in item.fields.items() if name != "sessiontree"})
         for item, parent in iter_entries(session, session.leaf, all_branches=True)
@@ -40,7 +40,7 @@ def test_everything_survives_a_round_trip(source: str, target: str) -> None:
     across = converted(there, target)
     assert first_difference(there, there.leaf, across, all_branches=True) is None
     back = converted(across, source)
-    assert told(back) == told(there)
+    assert content_of(back) == content_of(there)
 
 
 @pytest.mark.parametrize("target", DIALECTS)
@@ -65,7 +65,7 @@ def test_doctor_finds_nothing_in_a_converted_session(target: str) -> None:
 def test_any_conversation_survives_a_round_trip(target: str, session: Session) -> None:
     there = converted(session, target)
     assert first_difference(session, session.leaf, there, all_branches=True) is None
-    assert told(converted(there, "native")) == told(session)
+    assert content_of(converted(there, "native")) == content_of(session)
 
 
 @pytest.mark.parametrize("target", DIALECTS)
@@ -91,8 +91,8 @@ def test_sub_agents_and_spilled_output_are_copied_with_a_fork(tmp_path: Path) ->
     source = next(path for path in CORPUS if path.stem == "08_subagent")
     place = tmp_path / f"{sessiontree.open(source).id}.jsonl"
     place.write_bytes(source.read_bytes())
-    beside = place.with_suffix("") / "subagents"
-    beside.mkdir(parents=True)
-    (beside / "agent-a1.jsonl").write_text("{}\n")
+    subagents = place.with_suffix("") / "subagents"
+    subagents.mkdir(parents=True)
+    (subagents / "agent-a1.jsonl").write_text("{}\n")
     forked = sessiontree.fork(sessiontree.open(place)).session
     assert (Path(forked.location).with_suffix("") / "subagents" / "agent-a1.jsonl").read_text() == "{}\n"

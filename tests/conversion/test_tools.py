@@ -16,7 +16,7 @@ from sessiontree.conversion.tools import Bash, Intent, Mapped, find_intent, map_
 AGENTS = ("claude", "pi", "omp", "neovate", "native")
 CORPUS = Path(__file__).parents[1] / "corpus"
 
-# One call, as each agent says it. An agent that is not named has no such tool.
+# One call in the form of each agent. An agent that is not listed has no such tool.
 SAME_CALL: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
     "read a whole file": {
         "claude": ("Read", {"file_path": "/w/a.py"}),
@@ -185,7 +185,7 @@ def test_what_is_left_out_or_changed_is_noted() -> None:
     )
 
 
-# Calls that an agent once made or still accepts, and the current words of another.
+# Calls that an agent once made or still accepts, and the current form of another agent.
 OLDER: list[tuple[str, str, dict[str, Any], str, str, dict[str, Any]]] = [
     ("pi", "edit", {"path": "a", "oldText": "b", "newText": "c"}, "claude", "Edit",
      {"file_path": "a", "old_string": "b", "new_string": "c"}),
@@ -231,7 +231,7 @@ EDIT = {"file_path": "a", "old_string": "b", "new_string": "c"}
 GREP = {"pattern": "a", "output_mode": "content"}
 AGENT = {"description": "d", "prompt": "p", "subagent_type": "Explore", "run_in_background": False}
 
-# A call, and the target that has no word for part of it.
+# A call, and a target that has no argument for part of it.
 KEPT: list[tuple[str, str, str, dict[str, Any], str]] = [
     ("pages of a PDF", "claude", "Read", {"file_path": "a.pdf", "pages": "1-5"}, "pi"),
     ("a path that only some expand", "pi", "read", {"path": "~/a"}, "claude"),
@@ -279,7 +279,7 @@ KEPT: list[tuple[str, str, str, dict[str, Any], str]] = [
     ("a task list in the middle of things", "claude", "TodoWrite",
      {"todos": [{"content": "a", "status": "completed", "activeForm": "a"}]}, "omp"),
     ("an agent in the background", "claude", "Agent", {**AGENT, "run_in_background": True}, "neovate"),
-    ("an agent of which it is not said", "claude", "Agent", {"description": "d", "prompt": "p"}, "neovate"),
+    ("an agent without a kind", "claude", "Agent", {"description": "d", "prompt": "p"}, "neovate"),
     ("an agent of the user's own", "claude", "Agent", {**AGENT, "subagent_type": "reviewer"}, "neovate"),
     ("an agent with a model", "claude", "Agent", {**AGENT, "model": "haiku"}, "neovate"),
     ("an agent that goes on", "neovate", "task",

@@ -86,7 +86,7 @@ class EncodedSession:
         return decoded(self.journal())
 
     def findings(self) -> set[str]:
-        """What doctor finds. Half a character is what was written, and no fault of the encoder."""
+        """The findings of doctor. Lone surrogates are ignored: the entries contain them."""
         return {finding.rule.id for finding in examine(self.session())} - {"lone-surrogate"}
 
 

@@ -403,7 +403,7 @@ def test_shards_of_a_response_become_one_message_with_the_usage_of_all() -> None
 
 
 def compacted(**about: Any) -> list[dict[str, Any]]:
-    """Four lines, a boundary, its summary, a line that was there at once and the next turn."""
+    """Four lines, a boundary, its summary, a line written directly after it, and the next turn."""
     return [
         user("a", None),
         assistant("b", "a"),
@@ -508,7 +508,7 @@ def test_usage_of_preserved_messages_is_not_counted_in_the_new_context() -> None
     assert kept.usage.total_tokens == 0
 
 
-# What the model sees
+# What the model receives
 
 
 def test_flags_on_user_lines_change_nothing() -> None:

@@ -23,7 +23,7 @@ CORPUS = sorted(Path(__file__).parent.parent.joinpath("corpus", "claude").glob("
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files of any size are read only when something is asked that needs their lines, as large ones are."""
+    """Read files of any size on demand, as large files are."""
     monkeypatch.setattr(reader, "_LARGE_FILE", 0)
 
 

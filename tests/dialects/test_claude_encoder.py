@@ -419,7 +419,7 @@ def test_times_are_iso_whatever_they_were() -> None:
     assert all("T" in line["timestamp"] and "-" in line["timestamp"] for line in transcript.chain)
 
 
-# What the client has no line for
+# Entries that the client has no line type for
 
 
 def test_a_command_of_the_user_is_written_as_the_client_does() -> None:
@@ -1018,7 +1018,7 @@ def path_to(found: Sequence[tuple[CanonicalEntry, str | None]], id: str | None) 
 def test_any_conversation_decodes_to_the_same_entries(found: list[tuple[CanonicalEntry, str | None]]) -> None:
     transcript = write_tree(found)
     if transcript.at is None:
-        return  # before the first entry: the client knows no such place
+        return  # before the first entry: the client has no such position
     expected = path_to(found, found[-1][0].id if found else None)
     assert comparable(transcript.decode()) == comparable(expected)
 

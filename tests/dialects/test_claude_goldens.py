@@ -35,9 +35,9 @@ def expected_messages(golden: Path) -> list[dict[str, Any]]:
 
 
 def outline(messages: list[dict[str, Any]]) -> list[tuple[str, list[tuple[Any, ...]]]]:
-    """Return roles and blocks, without white space at the ends, the prompt of the check and the client's own reminders.
+    """Return roles and blocks, without whitespace at the ends, the prompt of the check and the client's own reminders.
 
-    Results are in the order of their calls, as `providers` sends them; the client sends them as they came in.
+    Results are in the order of their calls, as `providers` sends them; the client sends them as they arrived.
     """
     turns: list[tuple[str, list[tuple[Any, ...]]]] = []
     calls: list[str] = []

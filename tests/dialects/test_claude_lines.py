@@ -49,7 +49,7 @@ def message_in(fields: dict[str, Any]) -> Any:
     return entry.message
 
 
-# Recognising
+# Detection
 
 
 def test_a_chain_line_is_recognized_with_certainty() -> None:

@@ -82,7 +82,7 @@ def written(path: Path, lines: list[dict[str, Any]]) -> Path:
 
 
 def both(path: Path) -> tuple[Any, Any, bool]:
-    """Return the context, the one built from the whole file, and whether the first was built from parts."""
+    """Return the context, the one built from the complete file, and whether the first was built from parts."""
     quick = sessiontree.open(path)
     context = quick.context()
     by_parts = not quick._is_read

@@ -20,9 +20,9 @@ def test_a_fork_has_the_settings_of_its_origin_but_not_its_approvals(dialect: st
         session.append(role="assistant", content=[{"type": "text", "text": "Seen."}], provider="p", model="m")
     origin = fork(session, to=dialect, store=FileStore(tmp_path / f"{dialect}.jsonl")).session
     origin.set_config(approval_mode="yolo", approval_tools=("bash",), pasted_text_map={"#1": "a\nb"})
-    behind = origin.append("user", "and now?").id
+    last = origin.append("user", "and now?").id
     for target in ("native", dialect):
-        forked = fork(origin, behind, before=False, to=target, store=FileStore(tmp_path / f"to-{target}.jsonl")).session
+        forked = fork(origin, last, before=False, to=target, store=FileStore(tmp_path / f"to-{target}.jsonl")).session
         config = sessiontree.open(forked.location, dialect=target).config
         assert (config.approval_mode, config.approval_tools) == ("default", ())
         assert config.pasted_text_map == {"#1": "a\nb"}

@@ -42,7 +42,7 @@ from sessiontree.session.open import detect, open_store
 from sessiontree.session.session import Session
 from sessiontree.stores.memory import MemoryStore
 from sessiontree.testing.dialects import check_dialect
-from tests.builders import NOWHERE, header, json_line, said
+from tests.builders import NOWHERE, header, json_line, message_line
 
 FOLDER = Path(__file__).parents[1] / "corpus" / "neovate"
 EXPECTED: dict[str, dict[str, Any]] = json.loads((FOLDER / "expected.json").read_text())
@@ -66,8 +66,8 @@ def opened(*lines: bytes, read_options: ReadOptions = AS_CLIENT, location: str =
 
 
 def message(uuid: str, parent: str | None, content: Any = None, role: str = "user", **fields: Any) -> bytes:
-    spoken = uuid if content is None else content
-    common = {"parentUuid": parent, "uuid": uuid, "role": role, "content": spoken}
+    body = uuid if content is None else content
+    common = {"parentUuid": parent, "uuid": uuid, "role": role, "content": body}
     return json_line({**common, **fields, "type": "message", "timestamp": TIME, "sessionId": "abcd1234"})
 
 
@@ -166,14 +166,14 @@ def test_the_contract_holds_on_the_corpus() -> None:
     check_dialect(NEOVATE, [*samples, b"".join(lines), config(summary="x") + b"".join(lines)], cuts=40)
 
 
-# Recognising
+# Detection
 
 
 def test_files_of_other_clients_are_not_recognized() -> None:
     claude = json_line({"type": "user", "uuid": "a", "parentUuid": None, "message": {"role": "user"}})
     assert NEOVATE.recognize(claude) == 0
-    assert NEOVATE.recognize(header() + said("a")) == 0
-    assert NEOVATE.recognize(said("a")) == 0
+    assert NEOVATE.recognize(header() + message_line("a")) == 0
+    assert NEOVATE.recognize(message_line("a")) == 0
     native = {"type": "config", "id": "a", "parentId": None, "timestamp": TIME, "config": {}}
     assert NEOVATE.recognize(json_line(native)) == 0
 
@@ -232,7 +232,7 @@ def test_a_file_without_messages_is_before_its_first_one() -> None:
     assert session.id == "abcd1234"
 
 
-# What a message says
+# Messages
 
 
 def test_a_prompt_may_be_a_text_or_parts_and_hidden_parts_count() -> None:
@@ -332,7 +332,7 @@ def test_arguments_that_are_not_objects_are_kept_under_a_name() -> None:
     assert tool_calls(asked)[0].arguments == {"input": "ls"}
 
 
-# Settings, titles, where it came from
+# Settings, titles and origin
 
 
 def test_the_first_config_line_wins() -> None:
@@ -413,7 +413,7 @@ def test_a_long_file_reads_the_same_in_blocks() -> None:
     assert session.problems == []
 
 
-# What only we bring back
+# Recovered history
 
 
 def test_recovered_links_a_compaction_to_the_messages_it_summarizes() -> None:
@@ -504,7 +504,7 @@ def test_recovered_never_lets_a_root_follow_its_own_child() -> None:
     assert opened(read("cycle"), read_options=RECOVERED).path_ids() == ["a", "b"]
 
 
-# Places
+# Locations
 
 
 @pytest.mark.parametrize(

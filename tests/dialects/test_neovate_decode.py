@@ -19,7 +19,7 @@ from tests.builders import NOWHERE, json_line
 from tests.dialects.test_neovate import SNAPSHOT, TIME, answer, call, compaction, config, message, outcome, title
 
 FOLDER = Path(__file__).parents[1] / "corpus" / "neovate"
-# Not healthy: what Neovate does not open, and answers with a call that nothing answers, which 0.28 drops.
+# Not healthy: files that Neovate does not open, and responses with an unanswered call, which 0.28 drops.
 REFUSED = ("cycle", "empty", "spaces_line")
 DROPPING = ("partial_two_tools", "unmatched_middle")
 HEALTHY = sorted(path for path in FOLDER.glob("*.jsonl") if path.stem not in (*REFUSED, *DROPPING))
@@ -104,9 +104,9 @@ def test_each_result_of_a_line_is_an_entry_and_what_follows_the_line_follows_the
 def test_results_of_the_old_form_are_the_same_and_text_next_to_them_follows() -> None:
     old = {"type": "tool_result", "id": "1", "name": "read", "input": {"file_path": "a"}, "result": "plain"}
     lines = [answer("a", None, [call("1")]), message("b", "a", [{"type": "text", "text": "and"}, old])]
-    _, given, said = decode(*lines)
+    _, given, prompt = decode(*lines)
     assert given.fields["message"]["content"] == [{"type": "text", "text": "plain"}]
-    assert (said.id, said.aliases, said.fields["message"]["role"]) == ("b.2", ("b",), "user")
+    assert (prompt.id, prompt.aliases, prompt.fields["message"]["role"]) == ("b.2", ("b",), "user")
 
 
 def test_a_compaction_follows_the_messages_it_summarizes() -> None:

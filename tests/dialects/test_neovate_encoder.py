@@ -32,11 +32,11 @@ SESSION = session_id(META.id)
 PIXEL = "iVBORw0KGgo="
 
 
-# The owner's rules of loading, 0.28.2, told anew: nothing of ours is used
+# Neovate's loading rules (0.28.2), reimplemented without using our own code
 
 
 def loaded(data: bytes) -> list[dict[str, Any]]:
-    """What `loadSessionMessages` of 0.28 gives: any bad line throws, unmatched answers are dropped whole."""
+    """The result of `loadSessionMessages` of 0.28: any bad line throws, responses with open calls are dropped."""
 
     def refuse(constant: str) -> None:
         raise ValueError(f"{constant} is no JSON")
@@ -47,7 +47,7 @@ def loaded(data: bytes) -> list[dict[str, Any]]:
     on_path: set[str] = set()
     current = messages[-1] if messages else None
     while current is not None:
-        assert current["uuid"] not in on_path, "the owner hangs"
+        assert current["uuid"] not in on_path, "the client hangs"
         on_path.add(current["uuid"])
         current = by_uuid.get(current["parentUuid"])
     path = [line for line in messages if line["uuid"] in on_path]
@@ -68,7 +68,7 @@ def calls(line: dict[str, Any]) -> list[str]:
 
 
 def sent(line: dict[str, Any]) -> None:
-    """What `toLanguageV3Messages` throws on is not there."""
+    """Check that there is nothing that makes `toLanguageV3Messages` throw."""
     content = line["content"]
     allowed = {
         "user": {"text", "image"},
@@ -349,8 +349,8 @@ def test_a_second_branch_after_the_same_response_has_results_of_its_own() -> Non
 
 @pytest.mark.parametrize("between", ["branch_summary", "custom_message"])
 def test_what_is_between_a_call_and_its_result_is_decoded_there(between: str) -> None:
-    spoken = entry(between, "b", summary="went astray", fromId="u", customType="x", content="said")
-    items = [user("u"), answer("a", call("1")), spoken, result("r", "1"), answer("z", text("ok"))]
+    injected = entry(between, "b", summary="went astray", fromId="u", customType="x", content="said")
+    items = [user("u"), answer("a", call("1")), injected, result("r", "1"), answer("z", text("ok"))]
     writer = written(*items)
     assert [line["role"] for line in loaded(writer.data)] == ["user", "assistant", "tool", "user", "assistant"]
     assert plain(writer.decoded()) == plain(items)
@@ -380,7 +380,7 @@ def test_a_result_that_answers_nothing_becomes_a_user_message_and_is_read_back_a
     assert examine(writer.session) == []
 
 
-# Commands, messages of others
+# Commands, messages of extensions
 
 
 def test_a_command_and_its_output_are_lines_of_the_user_and_one_entry() -> None:
@@ -438,7 +438,7 @@ def test_messages_of_extensions_and_branch_summaries_are_user_messages() -> None
     assert plain(writer.decoded()) == plain(items)
 
 
-# Beside the tree
+# Metadata lines
 
 
 ASIDES = [
@@ -499,7 +499,7 @@ def test_a_name_is_also_a_title_of_the_client() -> None:
 
 
 def test_the_clients_next_line_finds_a_parent_whatever_the_last_line_is() -> None:
-    """Neovate takes the uuid of the last line for the parent of what `!cmd`, /compact and cancelling write."""
+    """Neovate uses the uuid of the last line as the parent of what `!cmd`, /compact and canceling write."""
     for item in (*ASIDES, entry("session_info", "n", name="N"), entry("label", "l", targetId="a", label="x")):
         writer = written(user("a"), answer("b", text("ok")), item)
         assert writer.lines[-1]["uuid"] == writer.messages[-1]["uuid"]
@@ -567,7 +567,7 @@ def test_a_compaction_may_keep_from_a_metadata_line_on() -> None:
     assert [message_text(message) for message in writer.session.context().messages] == ["s", "kept", "last"]
 
 
-# Where it stands, where it comes from
+# The current entry, and the origin
 
 
 def test_the_last_line_written_is_the_clients_leaf_and_another_leaf_is_a_metadata_line() -> None:
@@ -794,7 +794,7 @@ contents = words | st.lists(texts | images | odd_blocks, max_size=3)
 
 
 def between(id: str, asked: list[str]) -> st.SearchStrategy[CanonicalEntry]:
-    """What may come behind an answer: results in any order, missing or twice, and anything else among them."""
+    """What may come after an answer: results in any order, missing or twice, and anything else among them."""
     results = st.builds(
         lambda call, content, failed: result(id, call, content, isError=failed),
         st.sampled_from([*asked, *asked, "nowhere"]),
@@ -889,7 +889,7 @@ def ends(made: list[tuple[CanonicalEntry, str | None]]) -> list[str]:
 
 
 def parents(session: Session) -> dict[str, str | None]:
-    """Whom each entry of a session follows, as a conversion sees it: the last to have an id is meant by it."""
+    """The parent of each entry, as in a conversion: an id refers to the last entry that has it."""
     found: dict[str, str | None] = {}
     meant: dict[str, str] = {}
     for item, parent in iter_entries(session, session.leaf, all_branches=True):

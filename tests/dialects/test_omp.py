@@ -37,13 +37,13 @@ from sessiontree.session.open import detect, open_store
 from sessiontree.session.session import Session
 from sessiontree.stores.memory import MemoryStore
 from sessiontree.testing.dialects import check_dialect
-from tests.builders import NOWHERE, entry, header, json_line, said
+from tests.builders import NOWHERE, entry, header, json_line, message_line
 
 FOLDER = Path(__file__).parents[1] / "corpus" / "pi-family"
 EXPECTED: dict[str, dict[str, Any]] = json.loads((FOLDER / "expected.json").read_text())
 FILES = sorted(path.stem for path in FOLDER.glob("*.jsonl"))
 MADE_IDS = ["37_v1"]
-"""oh-my-pi makes random ids for these, so only their number can be compared."""
+"""oh-my-pi generates random ids for these, so only their number can be compared."""
 OWN = {
     "03_branch_summary": 60,  # fromExtension
     "13_reset_before_compaction": 60,
@@ -54,7 +54,7 @@ OWN = {
     "47_bash_python_filemention": 60,
     "49_model_usage_credential_title": 60,
 }
-"""Files that only oh-my-pi can have written, and how sure that is."""
+"""Files that only oh-my-pi can have written, and the score of each."""
 
 RECOVERED = ReadOptions(recovered=True)
 
@@ -81,7 +81,7 @@ def texts(found: Context) -> list[str]:
 
 
 def as_expected(message: Message) -> dict[str, str]:
-    """A message as the expectations write it: a command has no content, so it has no text there."""
+    """A message in the form of the expectations: a command has no content, so it has no text there."""
     return {"role": message.role, "text": "" if isinstance(message, BashExecution) else message_text(message)}
 
 
@@ -156,7 +156,7 @@ def test_the_contract_holds_on_the_corpus() -> None:
     check_dialect(OMP, map(read, FILES), cuts=40)
 
 
-# Recognising
+# Detection
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_a_line_that_is_not_an_exact_title_slot_is_not_one(changes: dict[str, An
 
 
 def test_the_title_slot_is_a_metadata_line_that_is_on_no_path() -> None:
-    session = opened(slot("A name"), header(), said("a"), said("b", "a"))
+    session = opened(slot("A name"), header(), message_line("a"), message_line("b", "a"))
     assert session.path_ids() == ["a", "b"]
     assert session.roots() == ["a"]
     assert session.raw(session.ids[0]) + b"\n" == slot("A name")
@@ -230,49 +230,53 @@ def test_a_title_slot_alone_leaves_the_session_before_its_first_entry() -> None:
 
 
 def test_the_title_of_the_slot_outranks_that_of_the_header() -> None:
-    assert opened(slot("New"), header(title="Old"), said("a")).name == "New"
+    assert opened(slot("New"), header(title="Old"), message_line("a")).name == "New"
 
 
 def test_an_empty_title_in_the_slot_takes_the_title_of_the_header_away() -> None:
     compacted = entry("compaction", "b", "a", summary="s", shortSummary="In short", firstKeptEntryId="a")
-    assert opened(slot(""), header(title="Old"), said("a")).name is None
-    assert opened(slot(""), header(title="Old"), said("a"), compacted).name == "In short"
+    assert opened(slot(""), header(title="Old"), message_line("a")).name is None
+    assert opened(slot(""), header(title="Old"), message_line("a"), compacted).name == "In short"
 
 
 def test_without_a_title_the_latest_short_summary_is_it() -> None:
     first = entry("compaction", "b", "a", summary="s", shortSummary="First", firstKeptEntryId="a")
     second = entry("compaction", "c", "b", summary="s", shortSummary="Second", firstKeptEntryId="a")
     third = entry("compaction", "d", "c", summary="s", firstKeptEntryId="a")
-    assert opened(header(), said("a"), first, second, third).name == "Second"
+    assert opened(header(), message_line("a"), first, second, third).name == "Second"
 
 
 def test_the_header_that_is_found_has_the_title_of_the_slot() -> None:
-    session = opened(slot("New"), header(title="Old"), said("a"))
+    session = opened(slot("New"), header(title="Old"), message_line("a"))
     found = OMP.find_header(session._journal)
     assert found is not None
     assert (found.title, found.id) == ("New", session.id)
 
 
-# Where the context begins
+# The start of the context
 
 
 def test_a_reset_after_the_last_compaction_starts_an_empty_context() -> None:
     compaction = entry("compaction", "b", "a", summary="S", firstKeptEntryId="a")
-    found = context(said("a", None, "one"), compaction, entry("reset_boundary", "c", "b"), said("d", "c", "two"))
+    found = context(
+        message_line("a", None, "one"), compaction, entry("reset_boundary", "c", "b"), message_line("d", "c", "two")
+    )
     assert texts(found) == ["two"]
 
 
 def test_a_provider_that_keeps_the_history_itself_is_sent_no_kept_entries() -> None:
     remote = {"openaiRemoteCompaction": {"provider": "openai", "replacementHistory": []}}
     compaction = entry("compaction", "c", "b", summary="S", firstKeptEntryId="a", preserveData=remote)
-    found = context(said("a", None, "one"), said("b", "a", "two"), compaction, said("d", "c", "three"))
+    found = context(
+        message_line("a", None, "one"), message_line("b", "a", "two"), compaction, message_line("d", "c", "three")
+    )
     assert texts(found) == ["S", "three"]
 
 
 def test_what_the_providers_history_does_not_cover_is_sent_even_before_the_kept_range() -> None:
     remote = {"openaiRemoteCompaction": {"provider": "openai", "replacementHistory": []}}
     fields = {"firstKeptEntryId": "c", "providerReplayThroughEntryId": "a", "preserveData": remote}
-    lines = [said("a", None, "one"), said("b", "a", "two"), said("c", "b", "three")]
+    lines = [message_line("a", None, "one"), message_line("b", "a", "two"), message_line("c", "b", "three")]
     found = context(*lines, entry("compaction", "d", "c", summary="S", **fields))
     assert texts(found) == ["S", "two", "three"]
 
@@ -281,7 +285,7 @@ def test_what_the_providers_history_does_not_cover_is_sent_even_before_the_kept_
 def test_a_provider_history_that_covers_everything_or_has_no_end_keeps_nothing(through: str) -> None:
     remote = {"openaiRemoteCompaction": {"provider": "openai", "replacementHistory": []}}
     fields = {"firstKeptEntryId": "a", "providerReplayThroughEntryId": through, "preserveData": remote}
-    lines = [said("a", None, "one"), said("b", "a", "two"), said("c", "b", "three")]
+    lines = [message_line("a", None, "one"), message_line("b", "a", "two"), message_line("c", "b", "three")]
     assert texts(context(*lines, entry("compaction", "d", "c", summary="S", **fields))) == ["S"]
 
 
@@ -290,12 +294,15 @@ def test_a_provider_history_that_covers_everything_or_has_no_end_keeps_nothing(t
 )
 def test_an_invalid_provider_history_is_ignored(remote: Any) -> None:
     fields = {"firstKeptEntryId": "a", "preserveData": {"openaiRemoteCompaction": remote}}
-    assert texts(context(said("a", None, "one"), entry("compaction", "b", "a", summary="S", **fields))) == ["S", "one"]
+    assert texts(context(message_line("a", None, "one"), entry("compaction", "b", "a", summary="S", **fields))) == [
+        "S",
+        "one",
+    ]
 
 
 def test_an_edit_of_the_context_that_only_pi_knows_changes_nothing() -> None:
     edit = entry("context_edit", "b", "a", targetId="a", replacement=None)
-    assert texts(context(said("a", None, "one"), edit)) == ["one"]
+    assert texts(context(message_line("a", None, "one"), edit)) == ["one"]
 
 
 # What is not sent
@@ -336,17 +343,22 @@ def test_a_message_of_which_all_calls_have_results_keeps_its_signatures() -> Non
 
 
 def test_a_message_with_only_unanswered_calls_is_left_out() -> None:
-    assert texts(context(said("a"), turn("b", "a", call("1"), stop="toolUse"))) == ["hello"]
+    assert texts(context(message_line("a"), turn("b", "a", call("1"), stop="toolUse"))) == ["hello"]
 
 
 def test_a_result_on_another_branch_does_not_answer_a_call() -> None:
-    lines = [turn("a", None, text("t"), call("1"), stop="toolUse"), result("b", "a", "1"), said("c", "a")]
+    lines = [turn("a", None, text("t"), call("1"), stop="toolUse"), result("b", "a", "1"), message_line("c", "a")]
     assert tool_calls(context(*lines).messages[0]) == ()
 
 
 @pytest.mark.parametrize("stop", ["aborted", "error"])
 def test_a_turn_that_failed_is_left_out_with_its_results(stop: str) -> None:
-    lines = [said("a"), turn("b", "a", text("half"), call("1"), stop=stop), result("c", "b", "1"), said("d", "c", "on")]
+    lines = [
+        message_line("a"),
+        turn("b", "a", text("half"), call("1"), stop=stop),
+        result("c", "b", "1"),
+        message_line("d", "c", "on"),
+    ]
     assert texts(context(*lines)) == ["hello", "on"]
 
 
@@ -368,7 +380,7 @@ def test_an_error_without_text_is_left_out_even_before_an_interruption() -> None
 
 
 def test_a_retried_turn_is_left_out_but_still_sets_the_model() -> None:
-    session = opened(header(), said("a"), turn("b", "a", text("first try"), retryRecovery={"attempt": 1}))
+    session = opened(header(), message_line("a"), turn("b", "a", text("first try"), retryRecovery={"attempt": 1}))
     assert texts(session.context()) == ["hello"]
     assert session.context().state.model == ModelRef("p", "m")
     assert isinstance(session.entry("b"), RetriedTurn)
@@ -391,9 +403,9 @@ def test_recovered_keeps_aborted_turns_dangling_calls_and_errors_that_oh_my_pi_l
 
 
 def test_recovered_finds_the_history_before_a_lost_line_but_never_the_title_slot() -> None:
-    session = opened(slot("T"), header(), said("a"), said("c", "b"), read_options=RECOVERED)
+    session = opened(slot("T"), header(), message_line("a"), message_line("c", "b"), read_options=RECOVERED)
     assert session.path_ids() == ["a", "c"]
-    assert opened(slot("T"), header(), said("c", "b"), read_options=RECOVERED).path_ids() == ["c"]
+    assert opened(slot("T"), header(), message_line("c", "b"), read_options=RECOVERED).path_ids() == ["c"]
 
 
 # Notes
@@ -404,19 +416,27 @@ def notes(id: str, parent: str | None, data: Any) -> bytes:
 
 
 def test_the_latest_valid_notes_come_before_everything_else() -> None:
-    lines = [said("a"), notes("b", "a", {"version": 1, "text": "old"}), notes("c", "b", {"version": 1, "text": "new"})]
-    found = context(*lines, notes("d", "c", {"version": 9, "text": "odd"}), said("e", "d", "on"))
+    lines = [
+        message_line("a"),
+        notes("b", "a", {"version": 1, "text": "old"}),
+        notes("c", "b", {"version": 1, "text": "new"}),
+    ]
+    found = context(*lines, notes("d", "c", {"version": 9, "text": "odd"}), message_line("e", "d", "on"))
     assert texts(found) == ["new", "hello", "on"]
     assert found.sources == ("c", "a", "e")
 
 
 def test_notes_survive_a_compaction_and_come_before_its_summary() -> None:
-    lines = [notes("a", None, {"version": 1, "text": "notes"}), said("b", "a")]
+    lines = [notes("a", None, {"version": 1, "text": "notes"}), message_line("b", "a")]
     assert texts(context(*lines, entry("compaction", "c", "b", summary="S"))) == ["notes", "S"]
 
 
 def test_notes_before_a_reset_are_left_out() -> None:
-    lines = [notes("a", None, {"version": 1, "text": "notes"}), entry("reset_boundary", "b", "a"), said("c", "b")]
+    lines = [
+        notes("a", None, {"version": 1, "text": "notes"}),
+        entry("reset_boundary", "b", "a"),
+        message_line("c", "b"),
+    ]
     assert texts(context(*lines)) == ["hello"]
 
 
@@ -480,7 +500,7 @@ def test_a_long_file_with_usage_reads_the_same_in_blocks() -> None:
     assert session.problems == []
 
 
-# Places and marks
+# Locations and marks
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from sessiontree.dialects.omp.detect import render_slot
 from sessiontree.dialects.pi import PI
 from sessiontree.session.journal import Journal
 from sessiontree.stores.memory import MemoryStore
-from tests.builders import TIME, entry, examples, header, said
+from tests.builders import TIME, entry, examples, header, message_line
 from tests.dialects.sessions import META, EncodedSession, chained, context_of, decoded, message, new_entry
 
 NAMED = msgspec.structs.replace(META, title="A name ✓")
@@ -41,7 +41,7 @@ def rename(data: bytes, name: str, parent: str | None = "a") -> Encoded:
 
 
 def renamed(data: bytes, name: str) -> bytes:
-    """The file after a rename, as a session carries it out."""
+    """The file after a session was renamed."""
     written = rename(data, name)
     if written.rewrite is not None:
         assert not written.lines
@@ -148,7 +148,12 @@ def test_removing_the_name_empties_the_slot() -> None:
 
 
 def test_a_file_without_a_slot_is_rewritten_with_only_a_new_header() -> None:
-    lines = [header(id="0123456789abcdef", title="old", other=[1, 1.50]), said("a"), b"{torn\n", said("b", "a")]
+    lines = [
+        header(id="0123456789abcdef", title="old", other=[1, 1.50]),
+        message_line("a"),
+        b"{torn\n",
+        message_line("b", "a"),
+    ]
     data = b"".join(lines)
     written = rename(data, "new", "b")
     assert written.overwrite is None
@@ -163,7 +168,7 @@ def test_a_file_without_a_slot_is_rewritten_with_only_a_new_header() -> None:
 
 def test_a_slot_of_an_unusual_size_is_never_overwritten_in_place() -> None:
     slot = b'{"type":"title","v":1,"title":"old","updatedAt":"t","pad":""}\n'
-    data = slot + header() + said("a")
+    data = slot + header() + message_line("a")
     journal = journal_of(renamed(data, "new"))
     assert OMP.find_title(journal) == "new"
     assert journal.header is not None
@@ -196,7 +201,7 @@ def test_other_entries_are_appended_as_one_line() -> None:
     assert PI.encoder_types == frozenset()
 
 
-# Its own words
+# Its own entry types and roles
 
 
 def test_a_model_is_named_in_one_field() -> None:
@@ -258,7 +263,7 @@ def test_its_own_types_need_no_note(kind: str) -> None:
     assert EncodedSession("omp", [(new_entry(kind, "a"), None)]).notes == []
 
 
-# Telling
+# Decoding
 
 
 def test_usage_and_titles_are_decoded_as_native_entries() -> None:
@@ -282,7 +287,7 @@ def test_the_title_slot_is_not_decoded() -> None:
 
 def test_a_short_summary_is_shown_but_is_not_a_given_title() -> None:
     compacted = entry("compaction", "b", "a", summary="s", shortSummary="In short", firstKeptEntryId="a")
-    journal = journal_of(header() + said("a") + compacted)
+    journal = journal_of(header() + message_line("a") + compacted)
     assert OMP.find_title(journal) == "In short"
     assert OMP.find_given_title(journal) is None
 
@@ -298,7 +303,7 @@ def test_messages_encoded_for_pi_get_oh_my_pis_roles_back() -> None:
     assert [each for each, _ in back.decoded()] == entries
 
 
-# Where it goes
+# Destinations
 
 
 def destination(cwd: str, environment: dict[str, str]) -> str:

@@ -18,7 +18,7 @@ from sessiontree.errors import UsageError
 from sessiontree.session.journal import Journal
 from sessiontree.session.open import detect
 from sessiontree.stores.memory import MemoryStore
-from tests.builders import TIME, entry, examples, header, json_line, said
+from tests.builders import TIME, entry, examples, header, json_line, message_line
 from tests.dialects.sessions import (
     DIALECTS,
     META,
@@ -101,7 +101,7 @@ def test_the_same_entries_make_the_same_bytes(
 
 
 WITH_REDACTED_THINKING = {"21_dangling_toolcall_leaf", "25_error_toolcall_turn"}
-"""Pi cannot send such blocks in the form that oh-my-pi has for them, so they are written in Pi's own."""
+"""Pi cannot send such blocks in oh-my-pi's form, so they are written in Pi's own."""
 
 
 @pytest.mark.parametrize("name", HEALTHY)
@@ -162,7 +162,7 @@ def test_a_reference_to_an_entry_that_got_another_id_follows_it() -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_file_that_is_continued_gets_lines_with_ids_it_does_not_have(dialect: str) -> None:
-    journal = journal_of(header() + said("a"), DIALECTS[dialect])
+    journal = journal_of(header() + message_line("a"), DIALECTS[dialect])
     encoder = DIALECTS[dialect].encoder(META, journal)
     one, two = encoder.encode(message("a"), "a"), encoder.encode(message(""), "a")
     assert len({one.id, two.id, "a"}) == 3
@@ -175,7 +175,7 @@ def test_an_entry_without_a_time_gets_that_of_the_line_before_it() -> None:
     assert parsed(encoded.lines)[-1]["timestamp"] == TIME
 
 
-# What owners need to find
+# Fields that clients require
 
 
 def needy(**message: Any) -> CanonicalEntry:
@@ -200,7 +200,7 @@ def test_redacted_thinking_is_in_pis_own_form_and_survives_a_round_trip() -> Non
     assert encoded.decoded()[0][0].fields == given.fields
 
 
-# Lines as the owner writes them
+# Lines in the client's form
 
 
 def test_the_header_is_that_of_pi() -> None:
@@ -285,7 +285,7 @@ def test_an_entry_nested_too_deeply_is_dropped_and_noted_and_the_chain_stays_con
     assert encoded.findings() == set()
 
 
-# What Pi says in other words
+# Entries that Pi stores differently
 
 
 @pytest.mark.parametrize(
@@ -374,7 +374,7 @@ def test_what_oh_my_pi_never_sends_is_left_out_of_the_context(dialect: str, unse
     assert encoded.ids["b"] == journal.tree.ids[2]
 
 
-# Where the session stands
+# The current entry
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -451,7 +451,7 @@ def test_settings_that_no_entry_has_are_kept(dialect: str) -> None:
     assert EncodedSession(dialect, [], start=msgspec.structs.replace(META, config=Config())).closing == []
 
 
-# Telling
+# Decoding
 
 
 def test_version_1_is_decoded_with_generated_ids_and_bounds_by_id() -> None:
@@ -476,7 +476,7 @@ def test_a_bound_of_version_1_that_names_nothing_is_not_decoded(number: Any) -> 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_moves_of_the_leaf_are_decoded(dialect: str) -> None:
-    data = header(sessiontree=1) + said("a") + entry("leaf", "b", "a", targetId="a")
+    data = header(sessiontree=1) + message_line("a") + entry("leaf", "b", "a", targetId="a")
     moves = [each for each, _ in decoded(journal_of(data, DIALECTS[dialect]))]
     assert [(each.kind, each.fields) for each in moves][1] == ("leaf", {"targetId": "a"})
 
@@ -498,7 +498,7 @@ def test_a_model_change_is_decoded_with_provider_and_id_in_two_fields(dialect: s
     ]
 
 
-# Where it goes
+# Destinations
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ DIALECTS = ("claude", "neovate", "omp", "pi", "native")
 
 @pytest.fixture(params=DIALECTS)
 def path(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file of a dialect with a short conversation, and a home of its own for what is made from it."""
+    """A file of a dialect with a short conversation, and a separate home folder for its copies."""
     monkeypatch.setenv("SESSIONTREE_HOME", str(tmp_path / "home"))
     session = sessiontree.create(cwd=str(tmp_path), in_memory=True)
     session.append("user", "one")
@@ -34,12 +34,12 @@ def path(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     return file
 
 
-def said(session: Session) -> list[str]:
+def context_texts(session: Session) -> list[str]:
     return [message_text(message) for message in session.context().messages]
 
 
 def again(path: Path) -> Session:
-    """The file as it is read at its owner's next start."""
+    """The session as read again from its file."""
     return sessiontree.open(path)
 
 
@@ -55,7 +55,7 @@ def test_appended_entries_are_there_after_reopening(path: Path) -> None:
     session.append(assistant(text("six")))
     session.close()
     found = again(path)
-    assert said(found) == ["one", "two", "a b", "three", "四 🙂", "five", "X", "Y", "six"]
+    assert context_texts(found) == ["one", "two", "a b", "three", "四 🙂", "five", "X", "Y", "six"]
     assert path.read_bytes().startswith(before)
     pairs = [[block.id for block in tool_calls(message)] for message in found.context().messages if tool_calls(message)]
     assert pairs == [["toolu_1"], ["toolu_2", "toolu_3"]]
@@ -70,20 +70,20 @@ def test_a_new_branch_is_current_after_reopening(path: Path) -> None:
     branch = session.branch(first)
     branch.append(assistant(text("another two")))
     session.close()
-    assert said(again(path)) == ["one", "another two"]
+    assert context_texts(again(path)) == ["one", "another two"]
 
 
 def test_moving_is_durable(path: Path) -> None:
     session = sessiontree.open(path)
-    stands = session.leaf
+    leaf = session.leaf
     branch = session.branch(session.path_ids()[0])
     branch.append(assistant(text("another two")))
-    session.move(stands)
+    session.move(leaf)
     session.close()
     found = again(path)
-    assert said(found) == ["one", "two", "a b", "three"]
+    assert context_texts(found) == ["one", "two", "a b", "three"]
     found.append("user", "on")
-    assert said(again(path)) == ["one", "two", "a b", "three", "on"]
+    assert context_texts(again(path)) == ["one", "two", "a b", "three", "on"]
 
 
 def test_a_name_and_a_label_are_there_after_reopening(path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_name_and_a_label_are_there_after_reopening(path: Path) -> None:
     found = again(path)
     assert found.given_name == "名前 of it"
     assert found.labels == {first: "here"}
-    assert said(found) == ["one", "two", "a b", "three"]
+    assert context_texts(found) == ["one", "two", "a b", "three"]
     found.label(first, None)
     found.rename("anew")
     assert (again(path).labels, again(path).given_name) == ({}, "anew")
@@ -106,7 +106,7 @@ def test_settings_are_kept(path: Path) -> None:
     session.set_config(approval_mode="yolo", approval_tools=("bash",))
     session.close()
     assert again(path).config.approval_mode == "yolo"
-    assert said(again(path)) == ["one", "two", "a b", "three"]
+    assert context_texts(again(path)) == ["one", "two", "a b", "three"]
 
 
 def test_a_torn_tail_is_closed_before_anything_is_appended(path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_torn_tail_is_closed_before_anything_is_appended(path: Path) -> None:
     session = sessiontree.open(path)
     session.append("user", "after")
     session.close()
-    assert said(again(path))[-1] == "after"
+    assert context_texts(again(path))[-1] == "after"
     assert b"torn\n" in path.read_bytes()
 
 
@@ -132,7 +132,7 @@ def test_renaming_keeps_lines_that_others_appended_meanwhile(path: Path) -> None
     mine, theirs = sessiontree.open(path), sessiontree.open(path)
     theirs.append("user", "kept")
     mine.rename("a name")
-    assert "kept" in said(again(path))
+    assert "kept" in context_texts(again(path))
 
 
 def test_the_file_stays_private(path: Path) -> None:
@@ -145,7 +145,7 @@ def test_the_file_stays_private(path: Path) -> None:
 
 
 def test_an_image_is_where_the_client_finds_it(path: Path) -> None:
-    """On its line for programs that know no blobs, and in a blob for those that do; read back, it is the same."""
+    """In its line for clients without blobs, in a blob for others; either way it is read back unchanged."""
     session = sessiontree.open(path)
     data = base64.b64encode(bytes(range(256)) * 20).decode()
     session.append(role="user", content=[{"type": "image", "data": data, "mimeType": "image/png"}])
@@ -173,12 +173,16 @@ def test_the_entry_passed_in_is_not_modified(path: Path) -> None:
 def test_a_fork_from_before_the_first_message_can_be_continued(path: Path) -> None:
     origin = sessiontree.open(path)
     fork = origin.fork(None)
-    assert (said(fork), fork.dialect.name, fork.read_only) == ([], origin.dialect.name, None)
+    assert (context_texts(fork), fork.dialect.name, fork.read_only) == ([], origin.dialect.name, None)
     fork.append("user", "from nothing")
     fork.append(assistant(text("anew")))
     fork.close()
     assert path.parent in Path(fork.location).parents
     found = again(Path(fork.location))
-    assert (said(found), found.dialect.name, found.cwd) == (["from nothing", "anew"], origin.dialect.name, origin.cwd)
+    assert (context_texts(found), found.dialect.name, found.cwd) == (
+        ["from nothing", "anew"],
+        origin.dialect.name,
+        origin.cwd,
+    )
     assert found.id == fork.id != origin.id
     assert [finding.rule.id for finding in examine(found) if finding.rule.severity != "note"] == []

@@ -78,7 +78,7 @@ def test_a_line_that_another_program_wrote_after_a_short_write_is_not_truncated(
     class Racing(FailingOsCalls):
         def write(self, fd: int, data: bytes) -> int:
             written = super().write(fd, data[:10])
-            with open(path, "ab") as other:  # a program that takes no lock
+            with open(path, "ab") as other:  # a program that does not take the lock
                 other.write(b'\n{"type":"message","id":"other000","parentId":null,"timestamp":"t","message":{}}\n')
             return written
 
@@ -113,7 +113,7 @@ def test_a_session_whose_creation_fails_leaves_nothing_and_can_be_tried_again(
         failed = True
     names = os.listdir(tmp_path)
     if failed and call != "fsync" and names:
-        # the folder's own sync may fail after the file has appeared, whole
+        # the sync of the folder may fail after the complete file has appeared
         assert (tmp_path / "s.jsonl").read_bytes() == b'{"type":"session"}\nmore\n'
     for name in names:
         assert name == "s.jsonl"

@@ -22,7 +22,7 @@ from tests.conversion.conversations import everything
 
 @pytest.fixture(params=[pytest.param(3, id="short"), pytest.param(30, id="long", marks=pytest.mark.slow)])
 def rounds(request: pytest.FixtureRequest) -> int:
-    """How often a child is killed."""
+    """Number of times a child is killed."""
     return int(request.param)
 
 

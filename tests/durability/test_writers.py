@@ -44,15 +44,15 @@ def test_branches_of_one_session_are_written_from_threads_at_the_same_time(sessi
 
 def test_refresh_shows_what_another_session_object_wrote(session: sessiontree.Session) -> None:
     other = sessiontree.open(session.location)
-    heard: list[str] = []
-    stop = session.on_entry(lambda entry: heard.append(entry.id))
+    received: list[str] = []
+    stop = session.on_entry(lambda entry: received.append(entry.id))
     added = other.append("user", "from the other window")
     assert session.refresh() == [added.id]
-    assert heard == [added.id]
+    assert received == [added.id]
     stop()
-    other.append("user", "not heard")
+    other.append("user", "not received")
     session.refresh()
-    assert heard == [added.id]
+    assert received == [added.id]
 
 
 def test_an_append_reads_the_lines_of_others_first_and_refresh_still_reports_them(session: sessiontree.Session) -> None:
@@ -111,9 +111,9 @@ def test_a_file_deleted_before_the_first_write_is_noticed_too(session: sessiontr
 
 
 def test_a_replaced_file_is_noticed_and_not_written(session: sessiontree.Session) -> None:
-    beside = session.location + ".other"
-    Path(beside).write_bytes(b"something else\n")
-    os.replace(beside, session.location)
+    other_file = session.location + ".other"
+    Path(other_file).write_bytes(b"something else\n")
+    os.replace(other_file, session.location)
     with pytest.raises(ReplacedError, match="was replaced"):
         session.append("user", "to the wrong file")
     assert Path(session.location).read_bytes() == b"something else\n"
@@ -123,7 +123,7 @@ def test_a_file_truncated_by_another_program_is_noticed_and_not_written(session:
     session.append("user", "second")
     os.truncate(session.location, 100)
     with pytest.raises(ReplacedError, match="truncated"):
-        session.append("user", "behind the cut")
+        session.append("user", "after the cut")
     assert os.path.getsize(session.location) == 100
 
 

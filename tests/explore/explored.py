@@ -17,7 +17,7 @@ from tests.explore.repos import make_repository
 
 
 class Explored:
-    """What the file tells after the process has ended."""
+    """The exploration as recorded in the file after its process has ended."""
 
     def __init__(self, root: Path, writes: dict[str, dict[str, str]], check: str | None = None) -> None:
         self.project = make_repository(root / "project")
@@ -59,6 +59,6 @@ class Explored:
         return find_exploration(self.session)
 
     def reopened(self) -> Session:
-        """The session as anyone finds it in the file."""
+        """The session, opened again from the file."""
         self.session.close()
         return sessiontree.open(self.location, home=self.home)

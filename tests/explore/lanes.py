@@ -39,7 +39,7 @@ FACTS = Facts(200_000, 100, source="test")
 
 
 def new_session(folder: Path, *, said: str | None = "Where we begin.", dialect: str = "native", **more: Any) -> Session:
-    """A session about a project of its own, in which something was said."""
+    """A session with messages, in a temporary project."""
     project = folder / "project"
     project.mkdir(exist_ok=True)
     session = sessiontree.create(project, home=folder / "home", **more)
@@ -56,10 +56,10 @@ def new_session(folder: Path, *, said: str | None = "Where we begin.", dialect: 
 
 
 class Stepping:
-    """A model that makes so many calls one after the other and then ends.
+    """A model that makes a number of calls one after another and then ends.
 
-    Which comes next is read off the conversation, so that it goes on where a process died. `calls` gives the calls of
-    a step, given the prompt; by default one of `note`.
+    The next step is derived from the conversation, so that it continues where a process died. `calls` returns the calls
+    of a step for a prompt; by default one call of `note`.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Stepping:
         facts: Facts = FACTS,
         meet: int = 1,
     ) -> None:
-        """With `meet`, a request is answered when so many are in flight: lanes that wait for each other time out."""
+        """With `meet`, requests are answered once that many are in flight: lanes that wait for each other time out."""
         self.name, self.facts = name, facts
         self._steps, self._delay, self._usage = steps, delay, usage
         self._calls = calls or (lambda prompt, step: [ToolCall(f"{prompt}-{step}", "note", {"text": prompt})])
@@ -100,11 +100,11 @@ class Stepping:
             yield Stop(Assistant(content=content, usage=usage, stop_reason="toolUse"))
 
     async def close(self) -> None:
-        """It holds nothing."""
+        """Nothing to close."""
 
 
 def where(messages: Sequence[Message]) -> tuple[str, int]:
-    """The last prompt of a conversation, and how many answers it had so far."""
+    """The last prompt of a conversation, and the number of answers since."""
     answers = 0
     for message in reversed(messages):
         if isinstance(message, User):
@@ -114,7 +114,7 @@ def where(messages: Sequence[Message]) -> tuple[str, int]:
 
 
 class Note:
-    """A tool with a side effect: each call puts its id into a file in one write; by default `notes` in its folder."""
+    """A tool with a side effect: each call appends its id to a file in one write (default: `notes` in its folder)."""
 
     name = "note"
     description = "notes that it was called"
@@ -139,7 +139,7 @@ class Note:
 def explored(
     session: Session, *prompts: str, handle: Callable[[LaneEvent], object] = lambda _: None, **more: Any
 ) -> Any:
-    """An exploration, run to its end: it, and its events."""
+    """Run an exploration to its end; returns it and its events."""
 
     async def main() -> tuple[Exploration, list[LaneEvent]]:
         events = []
@@ -155,7 +155,7 @@ def explored(
 
 
 def own_messages(session: Session, lane: Lane) -> list[Message]:
-    """The messages of a lane alone, as they were said."""
+    """The messages of a lane without those before it."""
     assert lane.leaf is not None
     ids = session.path_ids(lane.leaf)
     before = ids[ids.index(lane.start) - 1]
@@ -163,7 +163,7 @@ def own_messages(session: Session, lane: Lane) -> list[Message]:
 
 
 def check_is_sound(session: Session, run: str | None = None) -> list[list[Message]]:
-    """The file is healthy, and each lane's context is whole and its own. The messages of each lane."""
+    """Check that the file is healthy and each lane's context complete; returns the messages of each lane."""
     session.close()
     fresh = sessiontree.open(session.location)
     bad = [finding for finding in examine(fresh) if finding.severity not in MINOR]
@@ -174,14 +174,14 @@ def check_is_sound(session: Session, run: str | None = None) -> list[list[Messag
         answered = [message.tool_call_id for message in messages if isinstance(message, ToolResult)]
         asked = [call.id for message in messages for call in tool_calls(message)]
         assert sorted(answered) == sorted(asked), f"{lane.name}: {asked} were answered by {answered}"
-        foreign = [text for text in map(_telling, messages) if text and f"of {lane.name}." not in text]
+        foreign = [text for text in map(_lane_text, messages) if text and f"of {lane.name}." not in text]
         assert not foreign, f"{lane.name} has messages of others: {foreign}"
         found.append(messages)
     return found
 
 
-def check_nothing_is_beside(session: Session) -> None:
-    """Every message of the file is before the lanes or on one of them: none was written and then passed over."""
+def check_no_message_is_lost(session: Session) -> None:
+    """Check that every message of the file is before the lanes or on one of them, so that none was lost."""
     fresh = sessiontree.open(session.location)
     state = find_exploration(fresh)
     seen = {id for lane in state.lanes for id in fresh.path_ids(lane.leaf)}
@@ -189,6 +189,6 @@ def check_nothing_is_beside(session: Session) -> None:
     assert not beside, [fresh.fields(id) for id in beside]
 
 
-def _telling(message: Message) -> str:
-    """The text of a message in which its lane is named."""
+def _lane_text(message: Message) -> str:
+    """The text of a message, which names its lane."""
     return message.tool_call_id if isinstance(message, ToolResult) else message_text(message)

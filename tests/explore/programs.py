@@ -21,7 +21,7 @@ WORDS = ("alpha", "beta", "gamma", "delta")
 
 
 def turns(words: Sequence[str] = WORDS) -> list[ScriptTurn]:
-    """Each lane finds its own turns by its word: it writes a file, reads it, and says that it is there."""
+    """The turns of each lane, matched by its word: write a file, read it, answer."""
     return [
         one
         for word in words
@@ -34,7 +34,7 @@ def turns(words: Sequence[str] = WORDS) -> list[ScriptTurn]:
 
 
 class Repository(Place):
-    """A project with a session that stands at an answer, and uncommitted work."""
+    """A project with uncommitted files, and a session whose current entry is an answer."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)

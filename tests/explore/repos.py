@@ -10,7 +10,7 @@ QUIET = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org", "-c", "commi
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """What git says, just as it would say it to a person."""
+    """Run git as a user would, and return its output."""
     done = subprocess.run(["git", "-C", str(folder), *QUIET, *arguments], capture_output=True, text=True, check=True)
     return done.stdout.rstrip("\n")
 
@@ -50,7 +50,7 @@ def work_in(folder: Path) -> None:
 
 
 def contents(folder: Path) -> dict[str, tuple[str, bytes]]:
-    """All files of a folder but git's own: whether one can be run, or is a link, and what it holds."""
+    """All files of a folder except git's own: whether each is executable or a link, and its content."""
     found = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
@@ -64,7 +64,7 @@ def contents(folder: Path) -> dict[str, tuple[str, bytes]]:
 
 
 def seen_by_user(folder: Path) -> dict[str, str]:
-    """What a person sees of their repository: nothing of it may change because lanes work beside it."""
+    """The visible state of the user's repository, which lanes must not change."""
     index = (folder / ".git" / "index").read_bytes().hex()
     return {
         "status": git(folder, "status", "--porcelain=v2", "--branch", "--untracked-files=all"),

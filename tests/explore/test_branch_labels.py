@@ -35,7 +35,7 @@ def place(tmp_path: Path) -> Repository:
 
 
 class Planned:
-    """An exploration of which only the records are there."""
+    """An exploration that consists only of records."""
 
     def __init__(self, session: Session, run: str = "5d9bd8a2") -> None:
         self._session, self._run = session, run
@@ -44,7 +44,7 @@ class Planned:
     def lane(
         self, number: int, name: str = "", model: str = "openai:gpt-5", verdict: Verdict | None = None, **more: Any
     ) -> str:
-        """The prompt of a new lane that has ended."""
+        """Add a lane that has ended; returns its prompt."""
         branch = self._session.branch(self._plan)
         record = LaneRecord(self._run, number, name or f"lane-{number}", "Go.", model, **more)
         branch.move(branch.append(entry_of(record)).id)
@@ -61,7 +61,7 @@ def drawn(session: Session, width: int = 120, *, everything: bool = False) -> li
 
 
 def marked(session: Session, width: int = 120, *, everything: bool = False) -> list[str]:
-    """What is in brackets in the tree, row by row."""
+    """The texts in brackets in the tree, row by row."""
     return [" ".join(found) for row in drawn(session, width, everything=everything) if (found := _bracketed(row))]
 
 
@@ -76,7 +76,7 @@ def listed(session: Session, width: int = 120) -> list[str]:
 
 
 def names(session: Session, width: int = 120) -> dict[str, str]:
-    """The names in the list of branches, by their ends."""
+    """The names in the list of branches, by last entry."""
     heading, *rows = listed(session, width)
     at = heading.index("NAME")
     return {row[3:11]: re.split(r"\s{2,}", row[at:].strip())[0] if row[at : at + 1].strip() else "" for row in rows}
@@ -101,7 +101,7 @@ def test_lanes_of_one_prompt_are_found_in_the_tree_in_the_list_and_in_chat(place
     assert re.search(r"1\S* +\w{8}  lane 1 · demo · left  Done", chat), "where a branch is chosen"
 
 
-def test_json_has_which_lane_a_branch_begins_with_and_which_a_branch_is(place: Repository) -> None:
+def test_json_has_the_lane_of_each_branch(place: Repository) -> None:
     results = place.run_json("count words", "--n", "2", "--model", "demo")
     place.run_json("drop", "1")
     nodes = json.loads(place.sessiontree("tree", place.location, "--json").stdout)["nodes"]
@@ -122,8 +122,8 @@ def test_json_has_which_lane_a_branch_begins_with_and_which_a_branch_is(place: R
     assert {(branch["name"], branch["task"]) for branch in branches} == {(None, None)}
 
 
-def test_a_session_without_lanes_loads_nothing_that_knows_of_them(place: Repository) -> None:
-    """Not even one that has other entries of our own."""
+def test_a_session_without_lanes_does_not_import_explorations(place: Repository) -> None:
+    """Not even a session with other entries of ours."""
     session = place.opened()
     session.append({"type": "custom", "customType": "sessiontree.other", "data": {}})
     session.close()
@@ -140,7 +140,7 @@ def test_a_session_without_lanes_loads_nothing_that_knows_of_them(place: Reposit
         assert done.stdout.splitlines()[-1] == "['sessiontree.explore.branch_labels']"
 
 
-def test_a_mark_has_the_number_a_given_name_the_model_and_what_became_of_the_lane(tmp_path: Path) -> None:
+def test_a_label_has_number_name_model_and_verdict_of_the_lane(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     planned = Planned(session)
     planned.lane(1, verdict="kept")
@@ -156,7 +156,7 @@ def test_a_mark_has_the_number_a_given_name_the_model_and_what_became_of_the_lan
     assert marked(session, everything=True) == marked(session)
 
 
-def test_models_that_differ_by_their_provider_only_keep_it(tmp_path: Path) -> None:
+def test_models_that_differ_only_in_their_provider_show_it(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     planned = Planned(session)
     planned.lane(1, model="openai:gpt-5")
@@ -164,7 +164,7 @@ def test_models_that_differ_by_their_provider_only_keep_it(tmp_path: Path) -> No
     assert marked(session) == ["[lane 1 · openai:gpt-5]", "[lane 2 · azure:gpt-5]"]
 
 
-def test_lanes_of_several_explorations_are_kept_apart_by_as_much_of_their_ids_as_it_takes(tmp_path: Path) -> None:
+def test_lanes_of_several_explorations_show_the_shortest_distinct_ids(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     for run in ("5d9bd8a2", "5d9bd8b7"):
         Planned(session, run).lane(1, verdict="left")
@@ -172,7 +172,7 @@ def test_lanes_of_several_explorations_are_kept_apart_by_as_much_of_their_ids_as
     assert sorted(filter(None, names(session).values())) == [text[1:-1] for text in marked(session)]
 
 
-def test_what_users_call_a_place_comes_first_and_is_shown_whole_before_any_mark_is(tmp_path: Path) -> None:
+def test_labels_of_users_come_first_and_are_shown_in_full(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     prompt = Planned(session).lane(1, verdict="kept")
     session.label(prompt, "the way that I want")
@@ -184,7 +184,7 @@ def test_what_users_call_a_place_comes_first_and_is_shown_whole_before_any_mark_
     assert not any("lane" in name for name in names(session).values())
 
 
-def test_a_kept_lane_names_the_branch_that_continues_and_none_that_leaves_it_later(tmp_path: Path) -> None:
+def test_a_kept_lane_labels_the_branch_that_continues_it_and_no_later_fork(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     kept = Planned(session).lane(1, verdict="kept")
     session.move(session.children(kept)[0])
@@ -197,7 +197,7 @@ def test_a_kept_lane_names_the_branch_that_continues_and_none_that_leaves_it_lat
 
 
 @pytest.mark.parametrize("dialect", ["native", "pi", "omp"])
-def test_lanes_that_really_ran_are_marked_in_each_dialect_that_has_them(tmp_path: Path, dialect: str) -> None:
+def test_lanes_of_real_runs_are_labeled_in_each_dialect_with_lanes(tmp_path: Path, dialect: str) -> None:
     session = new_session(tmp_path, dialect=dialect)
     explored(session, "one", "two", models=[Stepping(1)], names=["first", ""], worktrees=False)
     fresh = sessiontree.open(session.location)
@@ -222,7 +222,7 @@ def test_the_branch_of_a_sub_agent_shows_its_description(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("width", [40, 50, 80, 100])
-def test_hostile_names_are_harmless_and_no_row_runs_over_the_edge(tmp_path: Path, width: int) -> None:
+def test_hostile_names_are_harmless_and_no_row_is_too_wide(tmp_path: Path, width: int) -> None:
     session = new_session(tmp_path)
     for run in (NASTY, "\x1b" * 8):
         planned = Planned(session, run)
@@ -239,7 +239,7 @@ def test_hostile_names_are_harmless_and_no_row_runs_over_the_edge(tmp_path: Path
         assert sum("lane ␛" in row and "kept" in row for row in drawn(session, width)) == 2
 
 
-def test_a_file_in_which_a_lane_hangs_on_itself_is_still_drawn(tmp_path: Path) -> None:
+def test_a_file_with_a_lane_that_is_its_own_ancestor_is_drawn(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     plan = entry_of(Plan("5d9bd8a2", None, 4, False))
     lane = entry_of(LaneRecord("5d9bd8a2", 1, "lane-1", "Go.", "test:m"))

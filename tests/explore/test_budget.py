@@ -36,7 +36,7 @@ def session(tmp_path: Path) -> Session:
 
 @given(st.data())
 @examples(60)
-def test_the_gate_lets_no_more_than_one_request_pass_a_limit(data: st.DataObject) -> None:
+def test_the_gate_admits_at_most_one_request_beyond_a_limit(data: st.DataObject) -> None:
     limit = data.draw(st.floats(1, 5_000), label="limit")
     lanes = data.draw(st.integers(1, 12), label="lanes")
     by_cost = data.draw(st.booleans(), label="by cost")
@@ -74,7 +74,7 @@ def test_the_gate_lets_no_more_than_one_request_pass_a_limit(data: st.DataObject
 
 @given(st.data())
 @examples(25)
-def test_no_exploration_passes_its_limit_by_more_than_one_call(data: st.DataObject) -> None:
+def test_no_exploration_exceeds_its_limit_by_more_than_one_request(data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(["tokens", "cost"]), label="kind")
     limit = data.draw(st.integers(100, 6_000), label="limit")
     lanes = data.draw(st.integers(1, 5), label="lanes")
@@ -106,7 +106,7 @@ def test_no_exploration_passes_its_limit_by_more_than_one_call(data: st.DataObje
         session.close()
 
 
-def test_lanes_work_side_by_side_as_long_as_there_is_room_for_all(session: Session) -> None:
+def test_lanes_run_in_parallel_while_the_budget_allows_all(session: Session) -> None:
     facts = Facts(200_000, 100, source="test")
     model = Stepping(2, calls=lambda prompt, step: [], facts=facts, meet=5)
     explored(session, *PROMPTS, models=[model], bounds=Bounds(tokens=100_000), parallel=5)
@@ -120,14 +120,14 @@ async def entered(budget: Budget, tokens: float, *, cost: float = 0.0, is_alone:
 
 
 async def waiting(budget: Budget, tokens: float, **more: bool) -> asyncio.Task[Reservation | str]:
-    """Someone who has to wait at the gate."""
+    """A request that has to wait at the gate."""
     task = asyncio.create_task(budget.enter(RunUsage(input=tokens), **more))
     await asyncio.sleep(0.01)
     assert not task.done()
     return task
 
 
-def test_a_request_that_used_more_than_was_expected_makes_the_gate_more_careful() -> None:
+def test_a_request_that_exceeds_its_reservation_scales_up_later_ones() -> None:
     async def main() -> None:
         budget = Budget(Bounds(tokens=1_000))
         budget.leave(await entered(budget, 100), 1, RunUsage(input=400), RunUsage(input=400))
@@ -139,7 +139,7 @@ def test_a_request_that_used_more_than_was_expected_makes_the_gate_more_careful(
     asyncio.run(main())
 
 
-def test_of_several_requests_of_a_lane_each_gives_back_what_was_reserved_for_it() -> None:
+def test_each_request_of_a_lane_releases_its_own_reservation() -> None:
     async def main() -> None:
         budget = Budget(Bounds(cost=3.0))
         dear = await entered(budget, 100, cost=1.5)
@@ -154,7 +154,7 @@ def test_of_several_requests_of_a_lane_each_gives_back_what_was_reserved_for_it(
     asyncio.run(main())
 
 
-def test_a_request_of_which_nothing_is_known_is_under_way_alone() -> None:
+def test_a_request_without_an_estimate_is_in_flight_alone() -> None:
     async def main() -> None:
         budget = Budget(Bounds(tokens=1_000_000))
         ticket = await entered(budget, 1)
@@ -181,7 +181,7 @@ def test_a_request_that_is_cancelled_while_waiting_blocks_no_other() -> None:
     asyncio.run(main())
 
 
-def test_the_time_of_all_lanes_ends_what_is_under_way_and_what_waits(session: Session, tmp_path: Path) -> None:
+def test_the_time_limit_ends_running_and_waiting_lanes(session: Session, tmp_path: Path) -> None:
     began = time.monotonic()
     tools = Tools([Note(tmp_path / "notes", delay=0.02)])
     bounds = Bounds(seconds=0.5)
@@ -201,7 +201,7 @@ def test_the_turns_of_each_lane_are_limited(session: Session, tmp_path: Path) ->
     assert [(lane.state, lane.spent.turns) for lane in exploration.lanes] == [("limit", 4)] * 5
 
 
-def test_what_was_used_before_counts_when_an_exploration_is_resumed(session: Session, tmp_path: Path) -> None:
+def test_earlier_usage_counts_when_an_exploration_is_resumed(session: Session, tmp_path: Path) -> None:
     bounds = Bounds(tokens=1_000, turns=40)
     tools = Tools([Note(tmp_path / "notes")])
     model = Stepping(100, delay=0.002)
@@ -228,9 +228,7 @@ def test_what_was_used_before_counts_when_an_exploration_is_resumed(session: Ses
     assert sum(lane.spent.tokens for lane in state.lanes) == tokens
 
 
-def test_the_time_that_was_worked_before_counts_and_the_time_in_between_does_not(
-    session: Session, tmp_path: Path
-) -> None:
+def test_earlier_working_time_counts_and_the_pause_does_not(session: Session, tmp_path: Path) -> None:
     bounds, tools = Bounds(seconds=1.0), Tools([Note(tmp_path / "notes", delay=0.02)])
     model = Stepping(10_000, delay=0.01)
 

@@ -27,7 +27,7 @@ def place(tmp_path: Path) -> Repository:
 
 
 def worktrees(place: Repository) -> int:
-    """How many folders git knows beside the project's own."""
+    """How many worktrees git lists besides the project's own."""
     return git(place.project, "worktree", "list").count("\n")
 
 
@@ -56,7 +56,7 @@ def start(place: Repository, *arguments: str, stdout: int = subprocess.DEVNULL) 
 
 
 @pytest.mark.parametrize("json", [False, True])
-def test_a_reader_that_goes_away_leaves_no_folder_of_a_lane_that_has_ended(place: Repository, json: bool) -> None:
+def test_a_closed_pipe_leaves_no_folder_of_a_lane_that_has_ended(place: Repository, json: bool) -> None:
     with start(place, *DEMO, *(["--json"] if json else []), stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         assert child.stderr is not None
@@ -71,7 +71,7 @@ def test_a_reader_that_goes_away_leaves_no_folder_of_a_lane_that_has_ended(place
     assert worktrees(place) == 0
 
 
-def test_a_full_disk_under_what_is_printed_leaves_no_folder(place: Repository) -> None:
+def test_a_full_disk_during_output_leaves_no_folder(place: Repository) -> None:
     full = os.open("/dev/full", os.O_WRONLY)
     child = start(place, *DEMO, stdout=full)
     os.close(full)
@@ -92,9 +92,7 @@ def test_a_terminal_that_is_closed_at_the_menu_leaves_no_folder(place: Repositor
 
 
 @pytest.mark.parametrize("command", ["explore", "chat"])
-def test_after_a_kill_at_the_menu_the_folders_are_reported_and_resume_takes_them_away(
-    place: Repository, command: str
-) -> None:
+def test_after_a_kill_at_the_menu_folders_are_reported_and_resume_removes_them(place: Repository, command: str) -> None:
     with at_menu(place, command) as terminal:
         terminal.kill()
     assert worktrees(place) == 2
@@ -128,7 +126,7 @@ def at_menu(place: Repository, command: str) -> Terminal:
     return terminal
 
 
-def test_a_process_that_is_killed_while_it_takes_a_folder_away_loses_nothing_of_it(place: Repository) -> None:
+def test_a_process_killed_while_it_removes_a_folder_loses_nothing(place: Repository) -> None:
     place.run_json(*DEMO, "--keep-worktrees")
     lane = lanes(place)[0]
     (folder(lane).parent / f"{lane.number}.json").unlink()  # as it is when the files begin to go
@@ -140,7 +138,7 @@ def test_a_process_that_is_killed_while_it_takes_a_folder_away_loses_nothing_of_
     assert (place.project / "demo_words.py").is_file()
 
 
-def test_resuming_what_another_process_works_on_learns_that_and_nothing_is_taken_away(place: Repository) -> None:
+def test_resuming_an_exploration_of_another_process_is_refused_and_removes_nothing(place: Repository) -> None:
     slow, asked = place.home / "slow", place.home / "asked"
     slow.touch()
     rule = ("--fork-on", f"echo x > {asked}; while test -e {slow}; do sleep 0.1; done")
@@ -162,7 +160,7 @@ def test_resuming_what_another_process_works_on_learns_that_and_nothing_is_taken
 # Rules that were not asked
 
 
-def test_a_rule_whose_command_was_running_when_the_process_was_killed_is_asked_on_resume(
+def test_a_rule_whose_command_was_running_at_a_kill_is_applied_on_resume(
     place: Repository,
 ) -> None:
     slow, asked = place.home / "slow", place.home / "asked"
@@ -187,7 +185,7 @@ def test_a_rule_whose_command_was_running_when_the_process_was_killed_is_asked_o
 # Damaged folders
 
 
-def test_one_folder_that_cannot_be_saved_stops_none_of_the_others(place: Repository) -> None:
+def test_a_folder_that_cannot_be_saved_does_not_affect_the_others(place: Repository) -> None:
     place.run_json(*DEMO[:3], "--n", "3", "--keep-worktrees")
     first, *_ = lanes(place)
     assert first.worktree is not None
@@ -211,9 +209,7 @@ def test_one_folder_that_cannot_be_saved_stops_none_of_the_others(place: Reposit
 
 
 @pytest.mark.parametrize("what", ["link", "no link", "index"])
-def test_what_git_keeps_of_a_folder_may_be_damaged_and_its_files_are_saved_all_the_same(
-    place: Repository, what: str
-) -> None:
+def test_files_are_saved_even_if_git_s_registration_of_the_folder_is_damaged(place: Repository, what: str) -> None:
     place.run_json(*DEMO, "--keep-worktrees")
     first, *_ = lanes(place)
     assert first.worktree is not None
@@ -234,7 +230,7 @@ def test_what_git_keeps_of_a_folder_may_be_damaged_and_its_files_are_saved_all_t
 
 
 @pytest.mark.parametrize("is_archived", [False, True])
-def test_a_session_that_is_purged_takes_its_folders_along_and_their_work_stays_in_git(
+def test_purging_a_session_removes_its_folders_and_keeps_their_work_in_git(
     place: Repository, is_archived: bool
 ) -> None:
     place.run_json(*DEMO, "--keep-worktrees")
@@ -254,7 +250,7 @@ def test_a_session_that_is_purged_takes_its_folders_along_and_their_work_stays_i
     assert git(place.project, "show", f"{first.worktree.ref}:by_hand.txt") == "not saved yet"
 
 
-def test_a_session_whose_lanes_are_at_work_is_not_purged(place: Repository) -> None:
+def test_a_session_with_running_lanes_is_not_purged(place: Repository) -> None:
     script = scripted(place, turn("Slow.", first_delay=60.0, repeat=True))
     child = start(place, "go", "--model", script)
     try:
@@ -272,7 +268,7 @@ def test_a_session_whose_lanes_are_at_work_is_not_purged(place: Repository) -> N
 
 
 def kill_while_copying(place: Repository, number: int, *arguments: str) -> None:
-    """Begin an exploration, and end it for good while the worktree of its lane of this number is made."""
+    """Start an exploration, and kill it while the worktree of the lane with this number is created."""
     (place.project / ".gitattributes").write_text("*.slow filter=slow\n")
     (place.project / "x.slow").write_text("x\n")
     git(place.project, "config", "filter.slow.smudge", f"case $PWD in */{number}) sleep 60;; esac; cat")
@@ -286,7 +282,7 @@ def kill_while_copying(place: Repository, number: int, *arguments: str) -> None:
     git(place.project, "config", "filter.slow.smudge", "cat")
 
 
-def test_a_worktree_that_was_being_made_goes_with_the_session_that_is_purged(place: Repository) -> None:
+def test_purging_a_session_removes_an_incomplete_worktree(place: Repository) -> None:
     kill_while_copying(place, 1)
     assert (lanes(place), worktrees(place)) == ([], 1)
     done = place.sessiontree("clean", "--older-than", "0h", "--yes", "--purge")
@@ -296,7 +292,7 @@ def test_a_worktree_that_was_being_made_goes_with_the_session_that_is_purged(pla
     assert not list((place.home / "explore").iterdir())
 
 
-def test_a_worktree_for_a_lane_of_a_rule_that_was_being_made_is_reported_and_goes(place: Repository) -> None:
+def test_an_incomplete_worktree_of_a_fork_is_reported_and_removed(place: Repository) -> None:
     kill_while_copying(place, 3, "--fork-on", "false", "--max-lanes", "3")
     assert len(lanes(place)) == 2
     state = place.explore("list").stderr
@@ -306,7 +302,7 @@ def test_a_worktree_for_a_lane_of_a_rule_that_was_being_made_is_reported_and_goe
     assert worktrees(place) == 0
 
 
-def test_processes_that_share_the_lanes_tell_of_all_of_them(place: Repository) -> None:
+def test_processes_that_share_lanes_report_all_of_them(place: Repository) -> None:
     script = scripted(place, turn("I wait.", call("bash", command="sleep 2")), turn("Done.", repeat=True))
     child = start(place, "go", "--n", "2", "--model", script, "--approval", "yolo")
     deadline = time.monotonic() + SECONDS

@@ -119,7 +119,7 @@ def test_four_models_in_four_worktrees_compared_two_merged_one_dropped_one_kept(
 
 
 def drawn(place: Repository) -> list[str]:
-    """The tree as it is drawn, without ids and times, which differ each time."""
+    """The drawn tree without ids and times, which differ each time."""
     shown = place.sessiontree("tree", place.location).stdout
     lines = []
     for line in shown.splitlines():
@@ -131,7 +131,7 @@ def drawn(place: Repository) -> list[str]:
 
 
 def in_blocks(lines: list[str]) -> list[list[str]]:
-    """What is drawn of each branch; those that are left stand in the order in which they ended, which differs."""
+    """The drawn rows of each branch, sorted, because the order in which lanes end differs."""
     blocks: list[list[str]] = [[]]
     for line in lines:
         if line.startswith("├") or (line.startswith("●") and blocks[-1][:1] and blocks[-1][0].startswith("├")):
@@ -171,7 +171,7 @@ def test_commands_are_denied_without_a_terminal_and_pass_with_yolo(place: Reposi
     assert not (place.project / "ran.txt").exists()
 
 
-def test_what_leads_out_of_the_worktree_is_denied_whatever_the_mode(place: Repository) -> None:
+def test_access_outside_the_worktree_is_denied_in_every_mode(place: Repository) -> None:
     target = place.project / "a.txt"
     script = scripted(
         place,
@@ -185,7 +185,7 @@ def test_what_leads_out_of_the_worktree_is_denied_whatever_the_mode(place: Repos
     assert target.read_text() == before
 
 
-def test_a_session_that_lets_all_pass_by_itself_is_refused_unless_approved_here_too(place: Repository) -> None:
+def test_a_session_that_approves_everything_is_refused_without_yolo(place: Repository) -> None:
     with place.opened() as session:
         session.set_config(approval_mode="yolo")
     done = place.explore("run it", "--model", scripted(place, *COMMAND))
@@ -194,7 +194,7 @@ def test_a_session_that_lets_all_pass_by_itself_is_refused_unless_approved_here_
     assert place.explore("run it", "--model", scripted(place, *COMMAND), "--approval", "yolo").returncode == 0
 
 
-def test_the_folders_of_lanes_stay_when_that_is_wished(place: Repository) -> None:
+def test_folders_of_lanes_are_kept_on_request(place: Repository) -> None:
     place.run_json("count", "--n", "2", "--model", "demo", "--keep-worktrees")
     lanes = find_exploration(place.opened()).lanes
     for lane in lanes:
@@ -272,7 +272,7 @@ def test_invalid_arguments_are_refused_in_one_line_and_nothing_is_written(
         (["--diff", "1", "--diff", "2"], "--diff can be given once"),
     ],
 )
-def test_an_option_that_does_not_fit_a_subcommand_is_named_and_nothing_is_done(
+def test_an_option_of_another_subcommand_is_refused_and_nothing_is_done(
     place: Repository, arguments: list[str], words: str
 ) -> None:
     place.run_json("count", "--model", "demo", "--n", "2")
@@ -321,7 +321,7 @@ def test_a_subcommand_after_an_option_is_not_taken_for_a_session(place: Reposito
     assert "put the subcommand first" in done.stderr
 
 
-def test_a_diff_that_goes_into_a_file_is_a_patch_whatever_bytes_files_have(place: Repository) -> None:
+def test_a_diff_written_to_a_file_is_a_patch_for_any_bytes(place: Repository) -> None:
     writes = call("bash", command=r"printf 'caf\351\n' > latin.txt; printf '\000\001\002' > some.bin; rm run.sh")
     script = scripted(place, turn("I write.", writes, when="go"), turn("Done.", repeat=True))
     place.run_json("go", "--model", script, "--approval", "yolo")
@@ -340,14 +340,14 @@ def test_a_diff_that_goes_into_a_file_is_a_patch_whatever_bytes_files_have(place
     assert not (place.project / "run.sh").exists()
 
 
-def test_the_mark_at_the_beginning_of_a_file_of_prompts_is_no_part_of_the_first(place: Repository) -> None:
+def test_a_byte_order_mark_is_not_part_of_the_first_prompt(place: Repository) -> None:
     file = place.home / "marked.txt"
     file.write_bytes("\ufefffirst\nsecond\n".encode())
     place.run_json("--prompts", str(file), "--model", "demo")
     assert [lane.record.prompt for lane in find_exploration(place.opened()).lanes] == ["first", "second"]
 
 
-def test_prompts_of_a_standard_input_that_is_closed_are_refused(place: Repository) -> None:
+def test_prompts_from_a_closed_standard_input_are_refused(place: Repository) -> None:
     command = [sys.executable, "-m", "sessiontree", "explore", place.location, "--prompts", "-", "--model", "demo"]
     closed = ["sh", "-c", 'exec "$@" <&-', "sh", *command]
     done = subprocess.run(closed, capture_output=True, text=True, env=place.environment, check=False)
@@ -376,7 +376,7 @@ def test_a_project_without_a_repository_or_a_commit_gets_a_next_step(place: Repo
     assert not (plain / "demo_words.py").exists(), "in a folder that is shared, changes are asked about"
 
 
-def test_after_a_kill_each_lane_continues_and_commands_out_of_the_file_are_not_run(place: Repository) -> None:
+def test_after_a_kill_each_lane_continues_and_commands_in_the_file_are_not_run(place: Repository) -> None:
     slow = [
         turn("I write.", call("write", path="w.txt", content="w\n"), when="go"),
         turn("Slowly.", when="created w.txt", first_delay=60.0),
@@ -410,7 +410,7 @@ def test_after_a_kill_each_lane_continues_and_commands_out_of_the_file_are_not_r
     assert place.explore("resume").returncode == 2
 
 
-def test_at_a_limit_lanes_continue_with_a_larger_budget_and_not_by_themselves(place: Repository) -> None:
+def test_lanes_at_a_limit_continue_only_with_a_larger_budget(place: Repository) -> None:
     writes = call("write", path="w.txt", content="w\n")
     first = turn("I write.", writes, when="go", usage=Usage(1_000, 0, total_tokens=1_000))
     script = scripted(place, first, turn("There it is.", when="created w.txt"))
@@ -474,7 +474,7 @@ def test_the_table_is_drawn_in_place_and_a_lane_is_kept_at_the_end(place: Reposi
     assert message_text(place.opened().context().messages[-1]) == "There is beta now."
 
 
-def test_a_terminal_that_goes_away_while_it_is_asked_leaves_the_choice_for_later(place: Repository) -> None:
+def test_a_terminal_closed_during_the_question_leaves_the_decision_for_later(place: Repository) -> None:
     with place.terminal("count", "--model", "demo") as terminal:
         terminal.wait_for("decide later]")
         terminal.process.send_signal(signal.SIGHUP)
@@ -484,7 +484,7 @@ def test_a_terminal_that_goes_away_while_it_is_asked_leaves_the_choice_for_later
     assert git(place.project, "worktree", "list").count("\n") == 0
 
 
-def test_a_command_is_asked_about_with_the_name_of_its_lane(place: Repository) -> None:
+def test_an_approval_question_names_its_lane(place: Repository) -> None:
     script = scripted(place, *COMMAND)
     with place.terminal("run it", "--model", script, "--model", script) as terminal:
         first = terminal.wait_for("Allow?")
@@ -500,7 +500,7 @@ def test_a_command_is_asked_about_with_the_name_of_its_lane(place: Repository) -
     assert sorted(ran) == [False, True]
 
 
-def test_ctrl_c_at_a_question_is_a_no_and_asks_which_lane_to_stop(place: Repository) -> None:
+def test_ctrl_c_at_a_question_denies_it_and_asks_which_lane_to_stop(place: Repository) -> None:
     script = scripted(place, COMMAND[0], turn("Slow.", first_delay=60.0, repeat=True))
     with place.terminal("run it", "--model", script) as terminal:
         terminal.wait_for("Allow?")
@@ -551,7 +551,7 @@ def test_chat_explores_and_moves_to_the_kept_branch(place: Repository, server: M
     assert (place.project / "gamma.txt").read_text() == "gamma\n"
 
 
-def test_chat_explores_with_the_script_that_answers_in_it(place: Repository) -> None:
+def test_chat_explores_with_a_scripted_model(place: Repository) -> None:
     script = scripted(place, turn("So says the script.", repeat=True))
     with Terminal(place, ["--session", place.location, "--model", script]) as terminal:
         terminal.enter('/explore 1 "go"')

@@ -24,7 +24,7 @@ def explored(tmp_path: Path) -> Explored:
     return Explored(tmp_path, WRITES, check="test ! -e new/x.txt")
 
 
-def test_results_have_the_answer_the_files_the_check_and_what_was_used(explored: Explored) -> None:
+def test_results_have_answer_files_check_and_usage(explored: Explored) -> None:
     short, new, nothing = compare(explored.state, explored.worktrees)
     assert short.files == (FileChange("a.txt", 0, 7, "changed"),)
     assert new.files == (FileChange("new/x.txt", 3, 0, "added"),)
@@ -50,7 +50,7 @@ def test_the_numbers_are_those_of_git_itself(explored: Explored) -> None:
         assert counted.split("\t") == [str(result.added), str(result.removed), result.files[0].path]
 
 
-def test_the_running_exploration_and_the_file_tell_the_same(explored: Explored) -> None:
+def test_the_running_exploration_and_the_file_give_the_same_results(explored: Explored) -> None:
     of_run, of_file = explored.exploration.results, compare(explored.state, explored.worktrees)
     assert of_run == of_file
 
@@ -74,7 +74,7 @@ def test_the_table_shows_each_lane_with_its_files_in_any_width(explored: Explore
         assert all(columns(line) <= width for line in draw_results(results, width))
 
 
-def test_nothing_from_a_session_reaches_the_terminal_as_it_is(explored: Explored) -> None:
+def test_texts_of_a_session_are_sanitized_for_the_terminal(explored: Explored) -> None:
     evil = "\x1b[2J\x07好 name\u202e"
     results = [
         msgspec.structs.replace(
@@ -118,7 +118,7 @@ def test_times_are_short(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
-def test_costs_below_a_cent_are_still_seen() -> None:
+def test_costs_below_a_cent_are_shown() -> None:
     assert [cost(0), cost(0.0042), cost(1.5)] == ["", "$0.0042", "$1.50"]
 
 
@@ -129,7 +129,7 @@ def test_a_binary_file_has_no_lines() -> None:
 LEAVING = "mkdir -p __pycache__; echo j > __pycache__/x.pyc; echo $$ > report.txt; rm b.txt; echo more >> a.txt"
 
 
-def test_what_a_check_leaves_is_no_work_of_a_lane(tmp_path: Path) -> None:
+def test_files_left_by_a_check_are_not_work_of_the_lane(tmp_path: Path) -> None:
     explored = Explored(tmp_path, {"one": {"one.txt": "1\n"}, "two": {"two.txt": "2\n"}}, check=LEAVING)
     one, two = compare(explored.state, explored.worktrees)
     assert (one.check, two.check) == (True, True)
@@ -145,7 +145,7 @@ def test_what_a_check_leaves_is_no_work_of_a_lane(tmp_path: Path) -> None:
     assert (explored.project / "two.txt").exists()
 
 
-def test_while_a_check_runs_and_after_it_was_killed_the_work_is_what_it_was(tmp_path: Path) -> None:
+def test_a_running_or_killed_check_does_not_change_the_work_of_the_lane(tmp_path: Path) -> None:
     explored = Explored(tmp_path, {"one": {"one.txt": "1\n"}})
     worktrees, worktree = explored.worktrees, explored.state.lane(1).worktree
     assert worktree is not None

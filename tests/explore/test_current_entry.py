@@ -83,7 +83,7 @@ asyncio.run(main())
 
 @contextmanager
 def working(session: Session, tmp_path: Path, *, kind: str = "", at: str = "") -> Iterator[None]:
-    """Another process explores with two lanes, which have spoken and wait for answers; it is killed at the end."""
+    """Another process runs two lanes that have messages and wait for answers; it is killed at the end."""
     session.close()
     command = [sys.executable, "-c", CHILD, session.location, str(tmp_path / "home"), kind, at]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -117,7 +117,7 @@ def said(session: Session, leaf: str | None = None) -> list[str]:
 
 
 def resumed(session: Session, tmp_path: Path, *turns: Any) -> list[Any]:
-    """The exploration, gone on with to its end: what its model was asked."""
+    """Resume the exploration to its end; returns the requests to its model."""
     model = ScriptedModel([*turns] or [turn("Done now.")] * 4)
 
     async def main() -> None:
@@ -132,12 +132,12 @@ def resumed(session: Session, tmp_path: Path, *turns: Any) -> list[Any]:
 BEGAN = ["Where we begin.", "Understood."]
 
 
-def test_the_names_of_side_branches_are_those_that_are_written() -> None:
+def test_the_types_of_side_branches_are_those_that_are_written() -> None:
     assert {PREFIX + Plan.kind, PREFIX + LaneRecord.kind, TASK} == STARTS
 
 
 @pytest.mark.parametrize("dialect", SHAPES)
-def test_words_of_others_go_at_the_current_entry_and_into_no_lane(tmp_path: Path, dialect: str) -> None:
+def test_messages_of_other_processes_follow_the_current_entry_not_a_lane(tmp_path: Path, dialect: str) -> None:
     session = new_session(tmp_path, dialect=dialect)
     stood = fresh(session).leaf
     with working(session, tmp_path):
@@ -178,7 +178,7 @@ def test_after_a_kill_another_exploration_begins_at_the_current_entry(tmp_path: 
     assert said(fresh(session)) == BEGAN
 
 
-def test_an_exploration_from_elsewhere_leaves_the_session_where_it_is(tmp_path: Path) -> None:
+def test_an_exploration_at_another_entry_does_not_move_the_session(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     first = session.ids[1]
     stood = session.leaf
@@ -188,7 +188,7 @@ def test_an_exploration_from_elsewhere_leaves_the_session_where_it_is(tmp_path: 
 
 
 @pytest.mark.parametrize("dialect", [*SHAPES, "nothing"])
-def test_before_the_first_word_there_is_a_place_to_stand_too(tmp_path: Path, dialect: str) -> None:
+def test_an_exploration_of_an_empty_session_keeps_its_current_entry(tmp_path: Path, dialect: str) -> None:
     is_empty = dialect == "nothing"
     session = new_session(tmp_path, said=None, appear="now") if is_empty else new_session(tmp_path, dialect=dialect)
     if not is_empty:
@@ -200,7 +200,7 @@ def test_before_the_first_word_there_is_a_place_to_stand_too(tmp_path: Path, dia
 
 
 @pytest.mark.parametrize("dialect", SHAPES)
-def test_after_a_lane_was_kept_words_continue_in_it(tmp_path: Path, dialect: str) -> None:
+def test_after_a_lane_was_kept_messages_continue_on_it(tmp_path: Path, dialect: str) -> None:
     session = new_session(tmp_path, dialect=dialect)
     with working(session, tmp_path):
         pass
@@ -255,7 +255,7 @@ def test_a_sub_agent_with_a_session_of_its_own_is_at_its_end(tmp_path: Path, dia
 
 @pytest.fixture(params=SHAPES)
 def explored_one(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[Session, str]:
-    """A session with two lanes that have ended, and where the second one stands."""
+    """A session with two lanes that have ended, and the last entry of the second."""
     session = new_session(tmp_path, dialect=request.param)
     exploration, _ = explored(session, *PROMPTS)
     leaf = exploration.lane(2).leaf
@@ -284,7 +284,7 @@ def test_a_converted_session_has_the_same_current_entry(
         assert said(fresh(converted)) == said(session, leaf)
 
 
-def test_going_to_a_lane_with_a_summary_is_going_there(explored_one: tuple[Session, str]) -> None:
+def test_switching_to_a_lane_with_a_summary_moves_there(explored_one: tuple[Session, str]) -> None:
     session, lane = explored_one
     session.append("user", "said elsewhere")
     session.append("assistant", [{"type": "text", "text": "so it is"}], stopReason="stop")
@@ -325,7 +325,7 @@ def test_a_move_of_a_lane_moves_the_lane_alone(explored_one: tuple[Session, str]
     assert lane not in fresh(session).path_ids()
 
 
-def test_what_others_write_in_lanes_does_not_move_who_is_there(explored_one: tuple[Session, str]) -> None:
+def test_entries_of_other_processes_in_lanes_do_not_move_the_current_entry(explored_one: tuple[Session, str]) -> None:
     session, lane = explored_one
     window = fresh(session)
     stood = window.leaf
@@ -341,7 +341,7 @@ def test_what_others_write_in_lanes_does_not_move_who_is_there(explored_one: tup
 
 
 def by_the_book(dialect: str, lines: list[dict[str, Any]]) -> str | None:
-    """Where a file stands, entry by entry."""
+    """The current entry of a file, derived entry by entry."""
     entry_of = {line["id"]: line for line in lines}
 
     def path(id: str | None) -> list[dict[str, Any]]:
@@ -380,7 +380,7 @@ STEPS = st.lists(
 
 
 @given(st.sampled_from(SHAPES), STEPS)
-def test_the_leaf_is_where_the_rule_puts_it(dialect: str, steps: list[tuple[str, int]]) -> None:
+def test_the_current_entry_follows_the_documented_rule(dialect: str, steps: list[tuple[str, int]]) -> None:
     lines: list[dict[str, Any]] = []
     for number, (kind, behind) in enumerate(steps):
         # Behind the last one, or behind any other; number 0 is a root.
@@ -411,7 +411,7 @@ def test_the_leaf_is_where_the_rule_puts_it(dialect: str, steps: list[tuple[str,
     assert (None if leaf is None else whole.tree.ids[leaf]) == by_the_book(dialect, lines)
 
 
-def test_what_another_process_writes_while_lanes_work_remains_when_they_have_ended(tmp_path: Path) -> None:
+def test_entries_of_another_process_during_a_run_remain_current_afterwards(tmp_path: Path) -> None:
     session = new_session(tmp_path)
 
     def speak(one: LaneEvent) -> None:

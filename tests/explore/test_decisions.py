@@ -41,7 +41,7 @@ def folders(explored: Explored) -> list[bool]:
     return [lane.worktree is not None and os.path.isdir(lane.worktree.path) for lane in explored.state.lanes]
 
 
-def test_keeping_a_lane_moves_to_it_and_brings_its_files(explored: Explored) -> None:
+def test_keeping_a_lane_moves_to_it_and_applies_its_files(explored: Explored) -> None:
     before = seen_by_user(explored.project)
     decided = keep(explored.session, explored.state, 3, explored.worktrees)
     assert [one.path for one in decided.files] == ["a.txt", "three.txt"]
@@ -66,7 +66,7 @@ def test_the_next_message_follows_the_kept_lane(explored: Explored) -> None:
     assert find_exploration(explored.session).lane(2).verdict is not None
 
 
-def test_keeping_refuses_when_the_project_changed_in_the_same_place(explored: Explored) -> None:
+def test_keeping_is_refused_if_the_project_changed_in_the_same_lines(explored: Explored) -> None:
     (explored.project / "a.txt").write_text("mine\n")
     size = os.path.getsize(explored.location)
     with pytest.raises(ConflictError, match=r"lane 3 .*a\.txt was changed on both sides"):
@@ -80,7 +80,7 @@ def test_keeping_refuses_when_the_project_changed_in_the_same_place(explored: Ex
     assert verdicts(explored) == ["left", "left", "kept", "left"]
 
 
-def test_merging_brings_summaries_and_files_of_all(explored: Explored) -> None:
+def test_merging_adds_summaries_and_files_of_all_lanes(explored: Explored) -> None:
     decided = merge(explored.session, explored.state, [1, 2, 3], explored.worktrees)
     assert {one.path for one in decided.files} == {"one.txt", "two.txt", "three.txt", "a.txt"}
     assert len(decided.joins) == 2
@@ -95,7 +95,7 @@ def test_merging_brings_summaries_and_files_of_all(explored: Explored) -> None:
     assert examine(fresh) == []
 
 
-def test_merging_goes_into_at_the_current_entry(explored: Explored) -> None:
+def test_merging_appends_at_the_current_entry(explored: Explored) -> None:
     keep(explored.session, explored.state, 1, explored.worktrees)
     explored.session.append("user", "now the others")
     explored.session.append("assistant", [{"type": "text", "text": "Yes."}], stopReason="stop")
@@ -107,7 +107,7 @@ def test_merging_goes_into_at_the_current_entry(explored: Explored) -> None:
     assert (explored.project / "two.txt").exists()
 
 
-def test_lanes_whose_files_are_at_odds_are_not_merged_at_all(explored: Explored) -> None:
+def test_lanes_with_conflicting_files_are_not_merged_at_all(explored: Explored) -> None:
     size = os.path.getsize(explored.location)
     with pytest.raises(ConflictError, match=r"lanes 1, 4 .*one\.txt was added on both sides"):
         merge(explored.session, explored.state, [1, 4], explored.worktrees)
@@ -115,12 +115,12 @@ def test_lanes_whose_files_are_at_odds_are_not_merged_at_all(explored: Explored)
     assert git(explored.project, "status", "--porcelain") == ""
 
 
-def test_one_lane_alone_is_kept_and_not_merged(explored: Explored) -> None:
+def test_merging_a_single_lane_is_refused(explored: Explored) -> None:
     with pytest.raises(UsageError, match="keep it"):
         merge(explored.session, explored.state, [2], explored.worktrees)
 
 
-def test_dropping_moves_nothing_and_keeps_the_work_in_git(explored: Explored) -> None:
+def test_dropping_does_not_move_the_session_and_keeps_the_work_in_git(explored: Explored) -> None:
     decided = drop(explored.session, explored.state, ["four"], explored.worktrees, why="no good")
     fresh = explored.reopened()
     assert fresh.leaf == explored.stood == decided.leaf
@@ -134,7 +134,7 @@ def test_dropping_moves_nothing_and_keeps_the_work_in_git(explored: Explored) ->
     assert (Path(lane.worktree.path) / "four.txt").read_text() == "4\n"
 
 
-def test_leaving_is_reported_on_every_lane_that_nothing_was_decided_about(explored: Explored) -> None:
+def test_leaving_is_recorded_on_every_undecided_lane(explored: Explored) -> None:
     drop(explored.session, explored.state, [1], explored.worktrees)
     leave(explored.session, explored.state, explored.worktrees, keep_worktrees=True)
     assert verdicts(explored) == ["dropped", "left", "left", "left"]
@@ -156,7 +156,7 @@ def test_deciding_twice_writes_nothing_twice(explored: Explored) -> None:
     assert len(records) == 4
 
 
-def test_nothing_is_decided_about_lanes_that_grow(explored: Explored) -> None:
+def test_decisions_about_running_lanes_are_refused(explored: Explored) -> None:
     state = explored.state
     state.lanes[1].state = "running"
     for decide in (
@@ -187,7 +187,7 @@ def test_keeping_a_lane_of_a_merge_stays_on_the_merge(explored: Explored) -> Non
     assert (explored.project / "two.txt").exists()
 
 
-def test_another_lane_is_kept_instead_and_the_files_of_the_first_go_again(explored: Explored) -> None:
+def test_keeping_another_lane_removes_the_files_of_the_first(explored: Explored) -> None:
     keep(explored.session, explored.state, "one", explored.worktrees)
     (explored.project / "mine.txt").write_text("mine\n")
     decided = keep(explored.session, explored.state, "four", explored.worktrees)
@@ -202,7 +202,7 @@ def test_another_lane_is_kept_instead_and_the_files_of_the_first_go_again(explor
 
 
 @pytest.mark.parametrize("how", ["changed", "committed"])
-def test_files_of_a_lane_that_were_worked_on_stay_when_another_is_kept(explored: Explored, how: str) -> None:
+def test_modified_files_of_a_kept_lane_stay_when_another_is_kept(explored: Explored, how: str) -> None:
     keep(explored.session, explored.state, "one", explored.worktrees)
     if how == "changed":
         (explored.project / "one.txt").write_text("1 and more\n")
@@ -216,7 +216,7 @@ def test_files_of_a_lane_that_were_worked_on_stay_when_another_is_kept(explored:
     assert any("lane 1 was kept before" in note for note in decided.notes)
 
 
-def test_a_lane_that_is_dropped_while_the_session_is_on_it_is_reported(explored: Explored) -> None:
+def test_dropping_the_current_lane_is_reported(explored: Explored) -> None:
     stands = keep(explored.session, explored.state, "one", explored.worktrees).leaf
     decided = drop(explored.session, explored.state, ["one", "1"], explored.worktrees)
     assert decided.lanes == (1,)

@@ -36,7 +36,7 @@ ALWAYS = turn("I think it is done.", repeat=True)
 def ran(
     session: Session, turns: list[ScriptTurn], *rules: Rule, hook: ForkRules | None = None, **more: Any
 ) -> tuple[Exploration, list[Any], ScriptedModel]:
-    """One lane that plays a script, under rules: the exploration, what was told of lanes, the model."""
+    """Run one lane with a script under rules; returns the exploration, the events of lanes, and the model."""
     model = ScriptedModel(turns)
     more.setdefault("tools", load_tools())
     more.setdefault("worktrees", False)
@@ -54,7 +54,7 @@ def ran(
 
 
 def messages_at_start(session: Session, lane: Lane) -> list[str]:
-    """What a lane was told before its own prompt."""
+    """The messages of a lane before its own prompt."""
     parent = session.parent(lane.start)
     assert parent is not None
     return [message_text(message) for message in session.context(parent).messages]
@@ -110,7 +110,7 @@ def test_a_check_that_passes_forks_nothing(tmp_path: Path) -> None:
     assert lane.check.passed
 
 
-def test_a_check_that_takes_too_long_is_ended_and_has_failed(tmp_path: Path) -> None:
+def test_a_check_that_takes_too_long_is_stopped_and_counts_as_failed(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     rule = Rule("check", command="echo $$ > ../pid; exec sleep 60")
     exploration, _, _ = ran(session, [ALWAYS], hook=ForkRules([rule], seconds=1.0), bounds=Bounds(lanes=1))
@@ -120,7 +120,7 @@ def test_a_check_that_takes_too_long_is_ended_and_has_failed(tmp_path: Path) -> 
     assert not is_alive(int((tmp_path / "pid").read_text()))
 
 
-def test_the_same_command_is_not_run_twice_when_lanes_are_compared_by_it(tmp_path: Path) -> None:
+def test_a_command_that_is_rule_and_check_is_run_once(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     rule = failing(session)
     exploration, _, _ = ran(session, [ALWAYS], rule, check=rule.command, bounds=Bounds(lanes=2))
@@ -128,7 +128,7 @@ def test_the_same_command_is_not_run_twice_when_lanes_are_compared_by_it(tmp_pat
     assert checks_run(session) == 2
 
 
-def test_depth_and_number_hold_under_a_model_that_always_fails(tmp_path: Path) -> None:
+def test_limits_of_depth_and_number_hold_with_a_model_that_always_fails(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     exploration, state, _ = ran(session, [ALWAYS], failing(session), bounds=Bounds(depth=3))
     assert [lane.record.depth for lane in exploration.lanes] == [0, 1, 2, 3]
@@ -182,7 +182,7 @@ def test_a_denied_call_forks_from_before_the_answer_that_made_it(tmp_path: Path)
     assert first.start in session.path_ids(second.start)
 
 
-def test_the_same_error_again_and_again_stops_the_lane_and_forks_before_the_first(tmp_path: Path) -> None:
+def test_repeated_errors_stop_the_lane_and_fork_before_the_first(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     turns = [
         turn("First this.", call("bash", command="echo other; exit 1"), when="mend it"),
@@ -200,7 +200,7 @@ def test_the_same_error_again_and_again_stops_the_lane_and_forks_before_the_firs
     assert [event.rule for event in state if isinstance(event, ForkedByRule)] == ["repeats"]
 
 
-def test_errors_that_differ_or_do_not_follow_each_other_stop_nothing(tmp_path: Path) -> None:
+def test_different_or_nonconsecutive_errors_do_not_stop_a_lane(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     fails, works = call("bash", command="echo bad; exit 2"), call("bash", command="echo good")
     turns = [turn(None, one) for one in (fails, fails, works, fails, fails, call("bash", command="exit 9"), fails)]
@@ -209,7 +209,7 @@ def test_errors_that_differ_or_do_not_follow_each_other_stop_nothing(tmp_path: P
     assert lane.state == "done"
 
 
-def test_errors_of_calls_side_by_side_count_once_each(tmp_path: Path) -> None:
+def test_errors_of_parallel_calls_count_once_each(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     fails = call("bash", command="echo bad; exit 2")
     exploration, _, _ = ran(session, [turn(None, fails, fails), ALWAYS], Rule("repeats", count=3))
@@ -299,7 +299,7 @@ def test_a_fork_from_the_middle_has_the_files_of_the_lane_it_comes_from(tmp_path
         ('{"confidence": true}', 1),
     ],
 )
-def test_a_judge_with_little_trust_forks_and_one_not_understood_does_not(
+def test_a_judge_with_low_confidence_forks_and_an_invalid_answer_does_not(
     tmp_path: Path, opinion: str, lanes: int
 ) -> None:
     session = new_session(tmp_path)
@@ -318,7 +318,7 @@ def test_a_judge_with_little_trust_forks_and_one_not_understood_does_not(
         assert "confidence is 0.2, below 0.5" in exploration.lanes[1].record.reason
 
 
-def test_a_judge_that_fails_or_cannot_be_had_is_no_reason_to_fork(tmp_path: Path) -> None:
+def test_a_failing_or_unavailable_judge_does_not_fork(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     turns = [turn("done", when="mend it")]
     exploration, _, _ = ran(session, turns, Rule("judge"))
@@ -327,7 +327,7 @@ def test_a_judge_that_fails_or_cannot_be_had_is_no_reason_to_fork(tmp_path: Path
     assert [lane.state for lane in exploration.lanes] == ["done"]
 
 
-def test_a_judge_of_its_own_is_found_by_name(tmp_path: Path) -> None:
+def test_a_separate_judge_model_is_found_by_name(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     judge = ScriptedModel([turn('{"confidence": 0}', repeat=True)])
     asked: list[str] = []
@@ -343,7 +343,7 @@ def test_a_judge_of_its_own_is_found_by_name(tmp_path: Path) -> None:
     assert len(model.requests) == 2
 
 
-def test_a_judge_is_not_asked_when_nothing_is_left_to_pay_it(tmp_path: Path) -> None:
+def test_a_judge_is_not_asked_when_the_budget_is_used_up(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     used = Usage(1_000, 0, total_tokens=1_000)
     turns = [turn("done", usage=used), turn('{"confidence": 0}', usage=used)]
@@ -352,19 +352,19 @@ def test_a_judge_is_not_asked_when_nothing_is_left_to_pay_it(tmp_path: Path) -> 
     assert len(model.requests) == 1
 
 
-def test_an_opinion_is_read_out_of_any_text_around_it() -> None:
+def test_a_verdict_of_a_judge_is_parsed_from_surrounding_text() -> None:
     assert parse_opinion('so: {"confidence": 1, "reason": "all {good}"} ok') == (1.0, "all {good}")
     for text in ("", "{", "}{", "[0.5]", '{"confidence": NaN}', '{"confidence": -0.1}', "\ud800{}", "null"):
         assert parse_opinion(text) is None
 
 
-def test_commands_that_only_a_file_names_are_never_run(tmp_path: Path) -> None:
+def test_commands_that_only_the_file_contains_are_never_run(tmp_path: Path) -> None:
     rules = (Rule("check", command="rm -rf ~"), Rule("check", command="pytest -q"), Rule("denied"))
     assert trusted(rules) == (Rule("denied"),)
     assert trusted(rules, ["pytest -q"]) == rules[1:]
 
 
-def test_lanes_that_ended_just_before_a_crash_are_looked_at_when_the_others_are_resumed(tmp_path: Path) -> None:
+def test_rules_apply_on_resume_to_lanes_that_ended_just_before_a_crash(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     rules = [Rule("check", command="exit 1"), Rule("judge")]
     quick, slow = ScriptedModel([turn("quick")]), ScriptedModel([turn("slow", first_delay=60)])
@@ -425,7 +425,7 @@ SCRIPT = """{"turns": [
   {"text": "done"}]}"""
 
 
-def test_what_fired_before_a_kill_does_not_fire_again_and_what_was_counted_continues(tmp_path: Path) -> None:
+def test_rules_that_fired_before_a_kill_do_not_fire_again_and_counts_continue(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     session.close()
     child = subprocess.Popen([sys.executable, "-c", KILLED, session.location, SCRIPT])

@@ -1,4 +1,4 @@
-"""Commands that are printed as the next step can be typed as they are, and mean the same session."""
+"""Commands printed as the next step can be run unchanged, and mean the same session."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def place(tmp_path: Path) -> Repository:
 
 
 def twins(place: Repository, home: Path) -> list[Session]:
-    """Two sessions that the first eight characters of an id do not tell apart."""
+    """Two sessions whose ids have the same first eight characters."""
     made = []
     for id in TWINS:
         session = sessiontree.create(place.project, home=home, id=id)
@@ -41,12 +41,12 @@ def twins(place: Repository, home: Path) -> list[Session]:
 
 
 def hint(text: str, command: str = "explore") -> list[str]:
-    """The words of the last command that a text names."""
+    """The words of the last command in a text."""
     return shlex.split(re.findall(rf"sessiontree ({command} [^`\n]*)", text)[-1])
 
 
 def meant_by(place: Repository, words: list[str]) -> str:
-    """The file of the session that a command of these words is about."""
+    """The session file that a command with these words uses."""
     at = words.index("--home") if "--home" in words else None
     home = [] if at is None else words[at : at + 2]
     done = place.sessiontree("info", words[2], *home, "--json")
@@ -55,7 +55,7 @@ def meant_by(place: Repository, words: list[str]) -> str:
     return path
 
 
-def test_a_session_is_named_by_as_much_of_its_id_as_no_other_has(place: Repository) -> None:
+def test_a_session_is_named_by_its_shortest_unique_id_prefix(place: Repository) -> None:
     first, second = twins(place, place.home)
     done = place.sessiontree("explore", second.id, "count", "--model", "demo")
     assert done.returncode == 0, done.stderr
@@ -67,7 +67,7 @@ def test_a_session_is_named_by_as_much_of_its_id_as_no_other_has(place: Reposito
     assert explorations(sessiontree.open(first.location, home=place.home)) == []
 
 
-def test_a_session_that_was_named_by_its_title_is_named_by_its_id(place: Repository) -> None:
+def test_a_session_given_by_title_is_named_by_its_id(place: Repository) -> None:
     _, second = twins(place, place.home)
     with sessiontree.open(second.location, home=place.home) as session:
         session.rename("the parser's speed")
@@ -76,7 +76,7 @@ def test_a_session_that_was_named_by_its_title_is_named_by_its_id(place: Reposit
     assert hint(done.stderr) == ["explore", "keep", second.id, "LANE"]
 
 
-def test_a_file_that_was_named_by_its_path_is_named_by_it_though_another_has_its_id(place: Repository) -> None:
+def test_a_session_given_by_path_is_named_by_its_path(place: Repository) -> None:
     path = place.project.parent / "my files" / "it's one.jsonl"
     path.parent.mkdir()
     shutil.copy(place.location, path)
@@ -91,7 +91,7 @@ def test_a_file_that_was_named_by_its_path_is_named_by_it_though_another_has_its
     assert explorations(place.opened()) == []
 
 
-def test_a_home_that_was_given_is_part_of_the_hint(place: Repository) -> None:
+def test_a_given_home_is_part_of_the_hint(place: Repository) -> None:
     home = place.project.parent / "another home"
     _, second = twins(place, home)
     arguments = ("explore", second.id, "--home", "../another home")
@@ -114,7 +114,7 @@ def test_the_command_for_the_rest_of_an_answer_shows_it(place: Repository) -> No
     assert (shown.returncode, "Line 30." in shown.stdout) == (0, True)
 
 
-def test_a_file_elsewhere_and_one_of_two_with_the_same_id_are_named_by_their_paths(place: Repository) -> None:
+def test_files_elsewhere_and_files_with_the_same_id_are_named_by_path(place: Repository) -> None:
     home, session = str(place.home), place.opened()
     assert session.id.startswith(name_of(home, session.id, session.location))
     elsewhere = str(shutil.copy(place.location, place.project.parent / "worktree.jsonl"))
@@ -146,7 +146,7 @@ def test_a_folder_with_a_repository_in_it_is_reported_as_kept(place: Repository)
 # In chat
 
 
-def test_in_chat_what_was_not_decided_is_decided_later_by_the_same_command(place: Repository) -> None:
+def test_chat_decides_later_with_the_same_command(place: Repository) -> None:
     script = scripted(place, turn("So says the script.", repeat=True))
     with Terminal(place, ["--session", place.location, "--model", script]) as terminal:
         terminal.enter("/explore")
@@ -182,7 +182,7 @@ def test_in_chat_what_was_not_decided_is_decided_later_by_the_same_command(place
     assert git(place.project, "worktree", "list").count("\n") == 0
 
 
-def test_chat_decides_about_lanes_of_the_command_line_and_knows_what_was_decided_there(place: Repository) -> None:
+def test_chat_and_command_line_see_each_other_s_lanes_and_decisions(place: Repository) -> None:
     script = scripted(place, turn("So says the script.", repeat=True))
     with Terminal(place, ["--session", place.location, "--model", script]) as terminal:
         terminal.wait_for_prompt()
@@ -197,7 +197,7 @@ def test_chat_decides_about_lanes_of_the_command_line_and_knows_what_was_decided
     assert (place.project / "demo_words.py").is_file()
 
 
-def test_chat_does_not_decide_what_another_process_works_on(place: Repository) -> None:
+def test_chat_does_not_decide_about_lanes_of_another_process(place: Repository) -> None:
     slow = scripted(place, turn("Slow.", first_delay=60.0, repeat=True))
     with place.terminal("go", "--model", slow) as working:
         working.wait_for("running")

@@ -47,7 +47,7 @@ def session(tmp_path: Path) -> Session:
 
 
 class Asking(Stepping):
-    """Remembers what it was asked."""
+    """Records its calls."""
 
     def __init__(self, steps: int, **more: Any) -> None:
         super().__init__(steps, **more)
@@ -70,7 +70,7 @@ def test_a_hook_gives_a_lane_tools_of_its_own(session: Session, tmp_path: Path) 
         assert (tmp_path / lane).read_text() == f"of {lane}.-0\nof {lane}.-1\n"
 
 
-def test_what_a_hook_appends_before_a_request_is_part_of_it_and_of_the_file(session: Session, tmp_path: Path) -> None:
+def test_entries_appended_before_a_request_are_part_of_it_and_of_the_file(session: Session, tmp_path: Path) -> None:
     class Saying(Quiet):
         async def before_request(self, exploration: Exploration, lane: Lane, run: Run) -> None:
             said = {"type": "custom_message", "customType": "x", "content": f"News of {lane.name}.", "display": True}
@@ -88,7 +88,7 @@ def test_what_a_hook_appends_before_a_request_is_part_of_it_and_of_the_file(sess
     check_is_sound(session)
 
 
-def test_a_hook_hears_each_event_of_a_lane_before_anyone_else(session: Session) -> None:
+def test_a_hook_gets_each_event_of_a_lane_before_the_caller(session: Session) -> None:
     handled: list[tuple[int, Event]] = []
 
     class Hearing(Quiet):
@@ -108,7 +108,7 @@ def test_a_hook_hears_each_event_of_a_lane_before_anyone_else(session: Session) 
 
 
 class Wanting(Quiet):
-    """Always wants another lane, one deeper, whatever became of the last one."""
+    """Always requests another lane, one level deeper."""
 
     def __init__(self, model: Stepping, each: int = 1) -> None:
         self.model, self.each = model, each
@@ -150,7 +150,7 @@ def test_lanes_that_follow_from_failures_stay_within_depth_and_number(
     assert sorted(lane.record.depth for lane in state.lanes) == depths
 
 
-def test_many_lanes_wanted_at_once_never_pass_the_number(session: Session) -> None:
+def test_many_requested_lanes_never_exceed_the_limit(session: Session) -> None:
     model = Failing(0)
     bounds = Bounds(lanes=20, depth=50)
     exploration, _ = explored(session, *PROMPTS, models=[model], bounds=bounds, hooks=[Wanting(model, 7)], parallel=16)
@@ -170,7 +170,7 @@ def test_a_hook_that_fails_ends_its_lane_as_failed_and_no_other(session: Session
     check_is_sound(session)
 
 
-def test_a_hook_may_stop_a_lane_while_it_hears_it(session: Session, tmp_path: Path) -> None:
+def test_a_hook_may_stop_a_lane_during_an_event(session: Session, tmp_path: Path) -> None:
     class Stopping(Quiet):
         async def handle_event(self, exploration: Exploration, lane: Lane, event: Event) -> None:
             if lane.number == 2 and type(event).__name__ == "ToolStart":
@@ -182,7 +182,7 @@ def test_a_hook_may_stop_a_lane_while_it_hears_it(session: Session, tmp_path: Pa
     check_is_sound(session)
 
 
-def test_a_fork_made_while_all_other_lanes_have_ended_is_waited_for(session: Session) -> None:
+def test_the_exploration_waits_for_a_fork_after_all_other_lanes_ended(session: Session) -> None:
     class Slow(Quiet):
         async def after_end(self, exploration: Exploration, lane: Lane) -> Sequence[Job]:
             await asyncio.sleep(0.05)

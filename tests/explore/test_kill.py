@@ -23,7 +23,7 @@ from sessiontree.explore.state import find_exploration
 from sessiontree.explore.worktrees import LaneWorktrees
 from sessiontree.session.session import Session
 from tests.builders import THOROUGH
-from tests.explore.lanes import check_is_sound, check_nothing_is_beside, new_session
+from tests.explore.lanes import check_is_sound, check_no_message_is_lost, new_session
 from tests.explore.repos import git, make_repository
 
 KILLS = int(os.environ.get("SESSIONTREE_KILLS", "12" if THOROUGH else "4"))
@@ -64,7 +64,7 @@ asyncio.run(main())
 
 
 def killed_and_resumed(session: Session, notes: str, lanes: int, steps: int, kills: int, longest: float) -> int:
-    """Run an exploration in children that are killed one after the other; the last one may end. How many died."""
+    """Run an exploration in child processes that are killed one after another; returns how many were killed."""
     draw = random.Random(f"{session.id} {time.time_ns()}")
     session.close()
     command = [sys.executable, "-c", CHILD, session.location, notes, str(lanes), str(steps), "yes" if not notes else ""]
@@ -87,7 +87,7 @@ def killed_and_resumed(session: Session, notes: str, lanes: int, steps: int, kil
 
 
 def check_no_call_was_made_twice(notes: list[str], lanes: list[list[Message]]) -> int:
-    """Each call is in the notes once, or its result says that it is not known whether it was done: how many do."""
+    """Check that each call is in the notes once or its result is "unknown"; returns how many are unknown."""
     assert len(notes) == len(set(notes)), "a call was made twice"
     lost = 0
     for messages in lanes:
@@ -109,14 +109,14 @@ def test_lanes_continue_however_often_the_process_is_killed(tmp_path: Path) -> N
     assert [(lane.number, lane.state) for lane in state.lanes] == [(n, "done") for n in range(1, LANES + 1)]
     assert {lane.spent.turns for lane in state.lanes} == {STEPS + 1}
     messages = check_is_sound(fresh)
-    check_nothing_is_beside(fresh)
+    check_no_message_is_lost(fresh)
     assert [len(one) for one in messages] == [2 * STEPS + 2] * LANES
     lost = check_no_call_was_made_twice(notes.read_text().splitlines(), messages)
     assert lost <= died * LANES
     assert fresh.leaf == stood
 
 
-def test_worktrees_survive_with_what_was_done_in_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worktrees_and_their_files_survive_kills(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SESSIONTREE_HOME", str(tmp_path / "home"))
     project = make_repository(tmp_path / "project")
     (project / "uncommitted.txt").write_text("not committed\n")
@@ -128,7 +128,7 @@ def test_worktrees_survive_with_what_was_done_in_them(tmp_path: Path, monkeypatc
     state = find_exploration(fresh)
     assert [(lane.number, lane.state) for lane in state.lanes] == [(n, "done") for n in (1, 2, 3)]
     messages = check_is_sound(fresh)
-    check_nothing_is_beside(fresh)
+    check_no_message_is_lost(fresh)
     worktrees = LaneWorktrees(str(tmp_path / "home"), fresh.id, fresh.cwd)
     known = [lane.worktree for lane in state.lanes if lane.worktree is not None]
     assert worktrees.find_orphans(known) == []

@@ -1,4 +1,4 @@
-"""Messages between lanes: they arrive once, survive a kill, and wake no lane that has ended."""
+"""Messages between lanes: they arrive once, survive a kill, and do not restart lanes that have ended."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.explore.lanes import new_session
 
 
 def talked(session: Session, *scripts: list[ScriptTurn], **more: Any) -> tuple[Exploration, list[LaneEvent], list[Any]]:
-    """Lanes that play these scripts and can talk: the exploration, its events, the models."""
+    """Run lanes with scripts that can send messages; returns the exploration, its events and the models."""
     models = [ScriptedModel(script) for script in scripts]
     more.setdefault("names", ["ann", "bob", "eve"][: len(scripts)])
     more.setdefault("tools", Tools())
@@ -63,11 +63,11 @@ def waits(seconds: float = 10.0) -> ScriptTurn:
 
 
 def sends(**what: str) -> ScriptTurn:
-    """Something is said when the other lanes have asked for the first time, and so do not hear it before."""
+    """Send a message after the other lanes' first requests, so that those do not contain it."""
     return turn(None, call("send", **what), first_delay=0.15)
 
 
-def test_a_message_comes_before_the_next_request_and_names_its_sender(tmp_path: Path) -> None:
+def test_a_message_is_part_of_the_next_request_and_names_its_sender(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     exploration, events, (_, bob) = talked(
         session,
@@ -88,7 +88,7 @@ def test_a_message_comes_before_the_next_request_and_names_its_sender(tmp_path: 
     assert "New messages: 1, they follow." in outputs(events, 2)[0]
 
 
-def test_the_sender_s_own_context_has_nothing_of_it_but_the_call(tmp_path: Path) -> None:
+def test_the_sender_s_own_context_contains_only_the_call(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     exploration, _, (ann, _) = talked(
         session,
@@ -99,7 +99,7 @@ def test_the_sender_s_own_context_has_nothing_of_it_but_the_call(tmp_path: Path)
     assert all(not isinstance(message, CustomText) for message in ann.requests[-1].messages)
 
 
-def test_a_message_to_all_comes_once_to_each_other_lane(tmp_path: Path) -> None:
+def test_a_message_to_all_is_delivered_once_to_each_other_lane(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     exploration, events, _ = talked(
         session,
@@ -122,7 +122,7 @@ def test_lanes_answer_each_other(tmp_path: Path) -> None:
     assert [lane.text for lane in exploration.lanes] == ["thanks", "said"]
 
 
-def test_a_lane_that_ended_is_not_woken_and_the_sender_is_reported(tmp_path: Path) -> None:
+def test_a_lane_that_ended_is_not_restarted_and_the_sender_is_notified(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     exploration, events, _ = talked(
         session,
@@ -137,7 +137,7 @@ def test_a_lane_that_ended_is_not_woken_and_the_sender_is_reported(tmp_path: Pat
     assert not [one for _, one in iter_records(session) if isinstance(one, SentMessage)]
 
 
-def test_the_sender_learns_once_that_a_lane_ended_without_reading(tmp_path: Path) -> None:
+def test_the_sender_is_notified_once_of_an_unread_message(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     exploration, events, (ann, _) = talked(
         session,
@@ -174,14 +174,14 @@ def test_waiting_ends_when_no_lane_is_left_that_could_send(tmp_path: Path) -> No
         ("bob", "", "Expected `str` of length >= 1"),
     ],
 )
-def test_what_cannot_be_sent_is_reported(tmp_path: Path, to: str, text: str, said: str) -> None:
+def test_messages_that_cannot_be_sent_are_reported(tmp_path: Path, to: str, text: str, said: str) -> None:
     session = new_session(tmp_path)
     _, events, _ = talked(session, [sends(to=to, text=text), turn("done")], [waits(1), turn("b")])
     assert said in outputs(events, 1)[0]
     assert not [one for _, one in iter_records(session) if isinstance(one, SentMessage)]
 
 
-def test_a_lane_may_send_so_many_and_no_more(tmp_path: Path) -> None:
+def test_the_number_of_messages_of_a_lane_is_limited(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     flood = [call("send", to="bob", text=f"{number}") for number in range(MAX_SENDS)]
     _, events, _ = talked(
@@ -192,7 +192,7 @@ def test_a_lane_may_send_so_many_and_no_more(tmp_path: Path) -> None:
     assert "the limit of 200 messages" in outputs(events, 1)[-1]
 
 
-def test_pi_files_carry_messages_too(tmp_path: Path) -> None:
+def test_messages_work_in_pi_sessions(tmp_path: Path) -> None:
     native = new_session(tmp_path)
     out = str(tmp_path / "pi.jsonl")
     session = carry_out(native, make_plan(native, Request("pi", at=native.leaf, out=out)))
@@ -204,7 +204,7 @@ def test_pi_files_carry_messages_too(tmp_path: Path) -> None:
     assert len(inbox_of(session, exploration, 2)) == 1
 
 
-def test_a_sub_agent_neither_sends_nor_hears_and_its_lane_hears_only_between_its_steps(tmp_path: Path) -> None:
+def test_a_sub_agent_sends_and_receives_no_messages_and_its_lane_receives_them_between_steps(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     exploration, _, (_, bob) = talked(
         session,
@@ -251,7 +251,7 @@ SLEEPS = (
 )
 
 
-def test_what_was_sent_and_not_delivered_when_all_was_killed_is_delivered_once(tmp_path: Path) -> None:
+def test_messages_undelivered_at_a_kill_are_delivered_once(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     session.close()
     child = subprocess.Popen([sys.executable, "-c", KILLED, session.location, SENDS, SLEEPS])

@@ -77,7 +77,7 @@ def fits(lines: Sequence[str], width: int) -> bool:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_at_any_width_state_check_files_tokens_cost_time_and_answer_of_each_lane_are_there(width: int) -> None:
+def test_every_width_shows_state_check_files_tokens_cost_time_and_answer(width: int) -> None:
     compared = [
         result(1),
         result(2, state="stopped", check=False, check_output="E  it is slow\n", answer=CHINESE),
@@ -95,7 +95,7 @@ def test_at_any_width_state_check_files_tokens_cost_time_and_answer_of_each_lane
         assert words in shown, f"{words} at {width}"
 
 
-def test_a_state_is_shown_with_its_lane_where_there_is_no_room_for_a_table() -> None:
+def test_narrow_terminals_show_blocks_with_the_state_of_each_lane() -> None:
     long = result(1, name="解析器" * 30, state="stopped", verdict="dropped")
     lines = list(draw_results([long, result(2)], 40))
     assert fits(lines, 40)
@@ -103,7 +103,7 @@ def test_a_state_is_shown_with_its_lane_where_there_is_no_room_for_a_table() -> 
     assert "2 lane-2 · done" in lines
 
 
-def test_providers_of_models_go_before_a_table_becomes_blocks() -> None:
+def test_providers_are_omitted_before_a_table_becomes_blocks() -> None:
     rows = {width: list(draw_results([result(1), result(2)], width))[1] for width in (120, 80)}
     assert "anthropic:claude-opus-4-5" in rows[120]
     assert "claude-opus-4-5" in rows[80]
@@ -131,7 +131,7 @@ def test_a_model_that_all_lanes_have_is_shown_once(width: int, tmp_path: Path) -
         assert "MODEL" not in "\n".join(lines)
 
 
-def test_what_no_lane_has_takes_no_column() -> None:
+def test_empty_columns_are_omitted() -> None:
     bare = [result(number, cost=0.0, check=None, files=None) for number in (1, 2)]
     for width in WIDTHS:
         shown = "\n".join(draw_results(bare, width))
@@ -139,7 +139,7 @@ def test_what_no_lane_has_takes_no_column() -> None:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_of_a_long_answer_six_lines_are_shown_and_a_command_for_the_others(width: int) -> None:
+def test_long_answers_show_six_lines_and_a_command_for_the_rest(width: int) -> None:
     answer = "\n".join(f"Line {number}." for number in range(1, 21))
     lines = list(draw_results([result(1, answer=answer, files=())], width, session="019c2f3a"))
     quoted = [line for line in lines if line.startswith("  │ ")]
@@ -161,7 +161,7 @@ def test_costs_below_a_dollar_are_distinct_in_every_table(width: int, tmp_path: 
         assert fits(lines, width)
 
 
-def test_the_command_for_the_others_can_be_run_whatever_a_file_contains() -> None:
+def test_the_command_for_the_rest_is_safe_whatever_a_file_contains() -> None:
     evil = result(1, answer="a\n" * 20, leaf="x; rm -rf ~ \x1b[2J")
     (line,) = [line for line in draw_results([evil], 140, session="'my session'") if "more lines" in line]
     assert line.endswith("sessiontree show 'my session' --leaf 'x; rm -rf ~ ␛[2J'")
@@ -175,7 +175,7 @@ def test_an_answer_is_wrapped_by_columns_and_nothing_of_it_is_lost(width: int) -
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_the_last_lines_of_a_check_that_failed_stand_below_its_lane(width: int) -> None:
+def test_the_last_lines_of_a_failed_check_are_shown_below_its_lane(width: int) -> None:
     output = "".join(f"line {number}\n" for number in range(1, 31)) + "\x1b[31m1 failed\x1b[0m\n\n"
     compared = [result(1, check_output="all is well"), result(2, check=False, check_output=output)]
     lines = list(draw_results(compared, width))
@@ -187,7 +187,7 @@ def test_the_last_lines_of_a_check_that_failed_stand_below_its_lane(width: int) 
     assert "all is well" not in "\n".join(lines), "what a check printed that passed says nothing new"
 
 
-def test_of_a_check_that_was_ended_the_reason_is_shown_and_what_it_had_printed() -> None:
+def test_a_stopped_check_is_shown_with_its_reason_and_output() -> None:
     ended = result(1, check=None, check_why="stopped early", check_output="begun\n")
     lines = list(draw_results([ended], 80))
     assert "  check: stopped early; output:" in lines
@@ -197,7 +197,7 @@ def test_of_a_check_that_was_ended_the_reason_is_shown_and_what_it_had_printed()
     assert "check failed; no output" in silent
 
 
-def test_a_lane_that_had_no_answer_is_distinct_from_one_whose_answer_is_missing() -> None:
+def test_an_empty_answer_is_shown_as_no_answer() -> None:
     assert "  (no answer)" in list(draw_results([result(1, answer=" \n")], 80))
 
 
@@ -207,7 +207,7 @@ def test_the_end_of_a_long_path_is_kept() -> None:
     assert columns(cut_middle(CHINESE, 11)) <= 11
 
 
-def test_headings_and_what_is_quiet_are_painted_and_the_rest_is_not() -> None:
+def test_headings_and_secondary_text_are_styled_and_the_rest_is_not() -> None:
     lines = list(draw_results([result(1)], 100, bold=lambda text: f"<b>{text}", dim=lambda text: f"<d>{text}"))
     assert [line for line in lines if line.startswith("<b>")] == ["<b>1 lane-1"]
     assert [line for line in lines if line.startswith("<d>")] == [next(line for line in lines if "STATE" in line)]
@@ -217,9 +217,7 @@ def test_headings_and_what_is_quiet_are_painted_and_the_rest_is_not() -> None:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_while_lanes_grow_state_turns_tokens_and_what_each_does_are_there_at_any_width(
-    lanes: list[Lane], width: int
-) -> None:
+def test_progress_shows_state_turns_tokens_and_activity_at_every_width(lanes: list[Lane], width: int) -> None:
     lines = draw_progress(lanes, width)
     assert fits(lines, width)
     shown = "\n".join(lines)
@@ -229,7 +227,7 @@ def test_while_lanes_grow_state_turns_tokens_and_what_each_does_are_there_at_any
     assert shown.count("$0.31") == 3
 
 
-def test_each_lane_has_one_row_at_80_columns_and_two_at_40_whatever_it_does(lanes: list[Lane]) -> None:
+def test_each_lane_has_one_row_at_80_columns_and_two_at_40(lanes: list[Lane]) -> None:
     counts = set()
     for doing in ("", "bash {}", CHINESE * 9, "two\nlines\nof it", "\x1b[2J"):
         for one in lanes:
@@ -239,7 +237,7 @@ def test_each_lane_has_one_row_at_80_columns_and_two_at_40_whatever_it_does(lane
     assert counts == {(1 + 3, 1 + 6)}
 
 
-def test_in_short_lanes_go_by_their_own_names_or_by_their_models(lanes: list[Lane]) -> None:
+def test_short_labels_are_names_or_models(lanes: list[Lane]) -> None:
     lanes[1].record = msgspec.structs.replace(lanes[1].record, name="quick")
     _, first, _, second, *_ = draw_progress(lanes, 40)
     assert first.startswith("1 claude-")
@@ -247,7 +245,7 @@ def test_in_short_lanes_go_by_their_own_names_or_by_their_models(lanes: list[Lan
 
 
 @pytest.mark.parametrize("width", [40, 80])
-def test_where_the_screen_is_low_lanes_that_have_ended_make_room(tmp_path: Path, width: int) -> None:
+def test_ended_lanes_are_left_out_first_if_there_are_too_few_rows(tmp_path: Path, width: int) -> None:
     session = new_session(tmp_path)
     many = [lane(session, number, model="test:one", state="done") for number in range(1, 13)]
     many[8].state = "running"
@@ -267,7 +265,7 @@ def test_without_a_lane_there_is_nothing_to_draw() -> None:
 # Through the program
 
 
-def test_the_command_compares_in_whatever_width_there_is(tmp_path: Path) -> None:
+def test_the_compare_command_fits_any_width(tmp_path: Path) -> None:
     place = Repository(tmp_path)
     place.run_json("count", "--n", "2", "--model", "demo", "--check", "echo it is wrong; exit 1")
     for width in WIDTHS:

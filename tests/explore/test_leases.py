@@ -39,7 +39,7 @@ def session(tmp_path: Path) -> Session:
     return new_session(tmp_path)
 
 
-def test_a_lease_of_this_process_holds_until_it_is_let_go() -> None:
+def test_a_lease_of_this_process_is_valid_until_released() -> None:
     lease = new_lease()
     assert not is_free(lease, timestamp())
     assert is_free(release(lease), timestamp())
@@ -57,7 +57,7 @@ def test_a_lease_of_a_process_that_died_here_is_free_at_once() -> None:
     assert is_free(lease, timestamp())
 
 
-def test_a_lease_of_a_process_that_lives_here_holds_however_its_number_was_used_before() -> None:
+def test_a_lease_is_valid_while_its_process_runs_and_reuse_of_a_pid_is_detected() -> None:
     child = subprocess.Popen(
         [sys.executable, "-c", "from sessiontree.explore.leases import new_lease; import msgspec, sys\n"
          "print(msgspec.json.encode(new_lease()).decode(), flush=True); sys.stdin.read()"],
@@ -71,14 +71,14 @@ def test_a_lease_of_a_process_that_lives_here_holds_however_its_number_was_used_
     assert is_free(lease, timestamp())
 
 
-def test_a_lease_from_elsewhere_holds_until_it_has_been_silent_too_long() -> None:
+def test_a_lease_of_another_machine_expires_after_a_silence() -> None:
     lease = msgspec.structs.replace(new_lease(), host=f"not {socket.gethostname()}", seconds=60)
     assert not is_free(lease, timestamp())
     assert is_free(lease, LONG_AGO)
     assert is_free(lease, "no time at all")
 
 
-def test_of_two_leases_on_the_same_parent_the_first_in_the_file_counts(session: Session) -> None:
+def test_the_first_of_two_leases_on_the_same_parent_is_valid(session: Session) -> None:
     exploration, _ = explored(session, "of lane-1.")
     record = msgspec.structs.replace(exploration.lanes[0].record, number=9)
     start = write(Branch(session, exploration.plan_id), record).id
@@ -103,7 +103,7 @@ def test_of_two_leases_on_the_same_parent_the_first_in_the_file_counts(session: 
 
 
 def left(session: Session, steps: int = 3) -> None:
-    """Begin an exploration, and leave it when the first entry of a run is there."""
+    """Start an exploration, and leave it when the first entry of a run is written."""
 
     async def main() -> None:
         model = Stepping(steps, delay=0.05)
@@ -130,7 +130,7 @@ def test_a_lane_that_was_left_is_continued_in_the_same_process(session: Session,
     assert len((tmp_path / "notes").read_text().split()) == 18  # two words each, once each
 
 
-def test_a_lane_is_taken_by_exactly_one_of_many_that_want_it_at_the_same_time(session: Session) -> None:
+def test_exactly_one_of_many_concurrent_processes_takes_a_lane(session: Session) -> None:
     left(session)
     state = find_exploration(session)
     wanting = []
@@ -207,9 +207,7 @@ def test_two_processes_that_resume_the_same_exploration_share_its_lanes(session:
     check_is_sound(fresh)
 
 
-def test_a_process_that_finds_its_lane_taken_over_stops_and_the_taker_continues(
-    session: Session, tmp_path: Path
-) -> None:
+def test_a_process_whose_lane_was_taken_over_stops_and_the_other_continues(session: Session, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
 
     async def main() -> tuple[list[str], str]:
@@ -238,13 +236,13 @@ def test_a_process_that_finds_its_lane_taken_over_stops_and_the_taker_continues(
 
 
 def beats_of(session: Session, start: str) -> list[Heartbeat]:
-    """The signs of life under the leases of a lane, or of a plan."""
+    """The heartbeats under the leases of a lane or plan."""
     found = [(session.parent(id), record) for id, record in iter_records(session)]
     tokens = {record.token for parent, record in found if isinstance(record, Lease) and parent == start}
     return [record for _, record in found if isinstance(record, Heartbeat) and record.token in tokens]
 
 
-def test_a_silent_lane_has_heartbeats_and_one_that_writes_needs_none(session: Session, tmp_path: Path) -> None:
+def test_only_silent_lanes_write_heartbeats(session: Session, tmp_path: Path) -> None:
     slow = Note(tmp_path / "notes", delay=0.7)
     exploration, _ = explored(session, "of lane-1.", models=[Stepping(1)], tools=Tools([slow]), lease_seconds=0.6)
     assert 2 <= len(beats_of(session, exploration.lanes[0].start)) <= 6
@@ -255,7 +253,7 @@ def test_a_silent_lane_has_heartbeats_and_one_that_writes_needs_none(session: Se
     assert not beats_of(session, exploration.lanes[0].start)
 
 
-def test_a_sign_of_life_in_the_middle_of_calls_breaks_no_branch(session: Session, tmp_path: Path) -> None:
+def test_a_heartbeat_during_calls_does_not_break_the_branch(session: Session, tmp_path: Path) -> None:
     tools = Tools([Note(tmp_path / "notes", delay=0.05)])
     explored(session, *PROMPTS, models=[Stepping(8, delay=0.03)], tools=tools, lease_seconds=0.06)
     (state,) = explorations(sessiontree.open(session.location))
@@ -272,13 +270,13 @@ print(*[lane.state for lane in state.lanes], is_active(session, state))
 
 
 def seen_elsewhere(session: Session) -> str:
-    """What another process sees of the lanes, and whether someone works on the exploration."""
+    """The states of the lanes in another process, and whether any process works on the exploration."""
     return subprocess.run(
         [sys.executable, "-c", LOOK, session.location], capture_output=True, text=True, check=True
     ).stdout.strip()
 
 
-def test_a_lane_that_waits_for_its_place_has_heartbeats(session: Session, tmp_path: Path) -> None:
+def test_a_lane_that_waits_for_a_slot_has_heartbeats(session: Session, tmp_path: Path) -> None:
     slow = Tools([Note(tmp_path / "notes", delay=20.0)])
     seen: list[str] = []
 
@@ -297,7 +295,7 @@ def test_a_lane_that_waits_for_its_place_has_heartbeats(session: Session, tmp_pa
 
 
 class Slow(LaneWorktrees):
-    """LaneWorktrees that take long to be made."""
+    """LaneWorktrees that take long to create."""
 
     def make(self, run: str, number: int, like: Worktree | None = None) -> Worktree:
         self.before(number)
@@ -307,7 +305,7 @@ class Slow(LaneWorktrees):
         time.sleep(1.0)
 
 
-def test_a_process_that_makes_worktrees_for_long_is_not_taken_for_dead(tmp_path: Path) -> None:
+def test_a_process_that_takes_long_to_create_worktrees_keeps_its_lease(tmp_path: Path) -> None:
     make_repository(tmp_path / "project")
     session = new_session(tmp_path)
     seen: list[str] = []
@@ -326,7 +324,7 @@ def test_a_process_that_makes_worktrees_for_long_is_not_taken_for_dead(tmp_path:
     assert [lane.state for lane in exploration.lanes] == ["done"] * 3
 
 
-def test_a_process_that_finds_another_process_making_the_lanes_makes_no_more(tmp_path: Path) -> None:
+def test_a_process_stops_creating_lanes_when_another_has_taken_over(tmp_path: Path) -> None:
     make_repository(tmp_path / "project")
     session = new_session(tmp_path)
 
@@ -345,7 +343,7 @@ def test_a_process_that_finds_another_process_making_the_lanes_makes_no_more(tmp
     assert [lane.state for lane in find_exploration(session).lanes] == ["lost"]
 
 
-def test_nothing_is_decided_about_a_lane_that_grew_since_it_was_looked_at(session: Session) -> None:
+def test_a_decision_about_a_lane_that_changed_since_is_refused(session: Session) -> None:
     left(session)
     elsewhere = sessiontree.open(session.location)
     looked_at = find_exploration(elsewhere)
@@ -380,7 +378,7 @@ def test_a_lane_that_was_decided_about_is_not_taken_over(session: Session) -> No
     assert [lane.state for lane in asyncio.run(go_on())] == ["lost", "done", "done"]
 
 
-def test_a_verdict_that_came_too_late_is_reported(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_verdict_that_came_too_late_is_reported_as_void(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     left(session)
     other = sessiontree.open(session.location)
     state = find_exploration(other)

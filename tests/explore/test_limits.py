@@ -44,7 +44,7 @@ def session(tmp_path: Path) -> Session:
 
 
 def spent_by_file(session: Session) -> float:
-    """What a process that only reads the file says was used."""
+    """The usage that a process reads from the file."""
     session.close()
     return sum(lane.spent.tokens for lane in find_exploration(sessiontree.open(session.location)).lanes)
 
@@ -65,7 +65,7 @@ def judged(session: Session, *turns: ScriptTurn, **more: Any) -> Exploration:
 # Time
 
 
-def test_a_check_is_ended_when_the_time_is_over_and_has_neither_passed_nor_failed(session: Session) -> None:
+def test_a_check_stopped_by_the_time_limit_has_neither_passed_nor_failed(session: Session) -> None:
     began = time.monotonic()
     check = "echo begun; sleep 60 & echo $! > child; wait"
     exploration, _ = explored(session, "of lane-1.", check=check, bounds=Bounds(seconds=0.5))
@@ -84,7 +84,7 @@ def test_a_check_is_ended_when_the_time_is_over_and_has_neither_passed_nor_faile
     assert "failed" not in shown
 
 
-def test_no_check_begins_when_the_time_is_over(session: Session, tmp_path: Path) -> None:
+def test_no_check_starts_after_the_time_limit(session: Session, tmp_path: Path) -> None:
     tools = Tools([Note(tmp_path / "notes", delay=5)])
     rule = Rule("check", command="touch by-rule")
     exploration, _ = explored(
@@ -98,7 +98,7 @@ def test_no_check_begins_when_the_time_is_over(session: Session, tmp_path: Path)
     assert len(checks) == 4
 
 
-def test_a_rule_s_check_that_the_time_ends_forks_nothing(session: Session) -> None:
+def test_a_rule_s_check_stopped_by_the_time_limit_forks_nothing(session: Session) -> None:
     began = time.monotonic()
     rule = Rule("check", command="sleep 60")
     exploration, _ = explored(
@@ -109,7 +109,7 @@ def test_a_rule_s_check_that_the_time_ends_forks_nothing(session: Session) -> No
     assert exploration.lanes[0].check.passed is None
 
 
-def test_a_judge_is_not_waited_for_when_the_time_is_over_and_what_it_was_sent_counts(session: Session) -> None:
+def test_the_time_limit_ends_a_judge_and_its_sent_tokens_count(session: Session) -> None:
     began = time.monotonic()
     opinion = turn('{"confidence": 0}', when="The agent's last message", first_delay=60)
     exploration = judged(session, opinion, turn("done", usage=USED), bounds=Bounds(seconds=0.4))
@@ -119,7 +119,7 @@ def test_a_judge_is_not_waited_for_when_the_time_is_over_and_what_it_was_sent_co
     assert spent_by_file(session) == exploration.spent.tokens
 
 
-def test_a_tool_in_the_middle_gets_an_honest_result_when_the_time_is_over(session: Session) -> None:
+def test_a_tool_call_stopped_by_the_time_limit_has_a_result_that_reports_it(session: Session) -> None:
     began = time.monotonic()
     model = Stepping(3, calls=lambda prompt, step: [ToolCall(f"{prompt}-{step}", "bash", {"command": "sleep 60"})])
     exploration, _ = explored(
@@ -138,7 +138,7 @@ def test_a_tool_in_the_middle_gets_an_honest_result_when_the_time_is_over(sessio
 
 
 @pytest.mark.parametrize("dialect", ["native", "pi"])
-def test_what_a_judge_used_is_in_the_file_and_counts_from_then_on(tmp_path: Path, dialect: str) -> None:
+def test_usage_of_a_judge_is_recorded_and_counts_from_then_on(tmp_path: Path, dialect: str) -> None:
     session = new_session(tmp_path, dialect=dialect)
     opinion = turn('{"confidence": 1}', when="The agent's last message", usage=USED)
     exploration = judged(session, opinion, turn("done", usage=USED))
@@ -146,7 +146,7 @@ def test_what_a_judge_used_is_in_the_file_and_counts_from_then_on(tmp_path: Path
     assert spent_by_file(session) == 220
 
 
-def test_a_judge_without_known_prices_is_not_asked_within_a_limit_of_cost(session: Session) -> None:
+def test_a_judge_without_known_prices_is_not_asked_under_a_cost_limit(session: Session) -> None:
     rule = Rule("judge", model="some:judge")
     judge = ScriptedModel([turn('{"confidence": 0}')])
     model = Stepping(0, facts=Facts(200_000, 100, Prices(1, 1), source="test"))
@@ -160,9 +160,7 @@ def test_a_judge_without_known_prices_is_not_asked_within_a_limit_of_cost(sessio
 
 
 @pytest.mark.parametrize("dialect", ["native", "pi"])
-def test_what_a_sub_agent_used_in_a_session_of_its_own_counts_when_the_lane_is_left(
-    tmp_path: Path, dialect: str
-) -> None:
+def test_usage_of_a_sub_agent_in_its_own_session_counts_when_the_lane_is_left(tmp_path: Path, dialect: str) -> None:
     session = new_session(tmp_path, dialect=dialect)
     asks = call("task", description="d", prompt="look there", mode="session")
     turns = [
@@ -183,7 +181,7 @@ def test_what_a_sub_agent_used_in_a_session_of_its_own_counts_when_the_lane_is_l
     assert spent_by_file(session) == 220
 
 
-def test_a_request_that_is_dropped_on_its_way_counts_as_what_was_sent(session: Session) -> None:
+def test_a_dropped_request_counts_the_sent_tokens(session: Session) -> None:
     slow = Stepping(0, delay=60)
 
     async def main() -> Exploration:
@@ -205,7 +203,7 @@ def test_a_request_that_is_dropped_on_its_way_counts_as_what_was_sent(session: S
     assert spent_by_file(session) == exploration.spent.tokens > exploration.lanes[0].spent.tokens
 
 
-def test_an_attempt_that_broke_off_and_is_made_again_counts_and_one_that_was_refused_does_not(session: Session) -> None:
+def test_a_broken_attempt_counts_and_a_refused_one_does_not(session: Session) -> None:
     prompt = "words " * 3_000
     broken = ScriptTurn("half of an answ", error=ScriptError("rate_limit", in_stream=True, retry_after=0.01))
     refused = ScriptTurn(error=ScriptError("rate_limit", retry_after=0.01))
@@ -216,7 +214,7 @@ def test_an_attempt_that_broke_off_and_is_made_again_counts_and_one_that_was_ref
     assert spent_by_file(session) == exploration.spent.tokens
 
 
-def test_a_limit_holds_with_a_provider_that_never_tells_what_was_used(session: Session, tmp_path: Path) -> None:
+def test_a_limit_holds_with_a_provider_that_never_reports_usage(session: Session, tmp_path: Path) -> None:
     model = Stepping(500, usage=lambda prompt, step: None)  # type: ignore[arg-type,return-value]
     tools = Tools([Note(tmp_path / "notes")])
     exploration, _ = explored(session, "of lane-1.", models=[model], tools=tools, bounds=Bounds(tokens=3_000))
@@ -255,7 +253,7 @@ def test_after_an_overflow_the_summary_and_the_second_attempt_each_pass_the_gate
     assert [spent.tokens for spent in gate.left] == [0, 707, 709][:most]
 
 
-def test_a_summary_that_failed_counts_as_what_was_sent(tmp_path: Path) -> None:
+def test_a_failed_summary_counts_the_sent_tokens(tmp_path: Path) -> None:
     place, gate = Workplace(tmp_path), Counting()
     place.session.append("user", "First: " + "words " * 5_000)
     place.session.append("assistant", [{"type": "text", "text": "Yes. " + "words " * 600}], stopReason="stop")
@@ -267,7 +265,7 @@ def test_a_summary_that_failed_counts_as_what_was_sent(tmp_path: Path) -> None:
     assert 4_000 < gate.left[0].tokens == gate.left[1].tokens - 2
 
 
-def test_an_answer_is_held_to_what_was_reserved_for_it(tmp_path: Path) -> None:
+def test_an_answer_is_limited_to_its_reservation(tmp_path: Path) -> None:
     place, gate = Workplace(tmp_path), Counting()
     facts = Facts(window=10_000, output=64_000, source="test")
     limited, free = ScriptedModel([turn("Yes.")], facts), ScriptedModel([turn("Yes.")], facts)
@@ -282,7 +280,7 @@ def test_an_answer_is_held_to_what_was_reserved_for_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bounds", [Bounds(tokens=10_000), Bounds(seconds=60)])
-def test_while_one_process_keeps_limits_no_other_works_on_the_exploration(session: Session, bounds: Bounds) -> None:
+def test_under_limits_only_one_process_works_on_the_exploration(session: Session, bounds: Bounds) -> None:
     async def main() -> str:
         slow = Stepping(0, delay=60)
         async with explore(
@@ -303,9 +301,7 @@ def test_while_one_process_keeps_limits_no_other_works_on_the_exploration(sessio
     assert "another process works on it" in asyncio.run(main())
 
 
-def test_a_process_that_finds_that_another_process_keeps_the_limits_asks_nothing_more(
-    session: Session, tmp_path: Path
-) -> None:
+def test_a_process_sends_no_requests_after_another_took_over_the_limits(session: Session, tmp_path: Path) -> None:
     model = Stepping(500, delay=0.01)
 
     async def main() -> Exploration:
@@ -328,7 +324,7 @@ def test_a_process_that_finds_that_another_process_keeps_the_limits_asks_nothing
     assert find_exploration(sessiontree.open(session.location)).lanes[0].state == "lost"
 
 
-def test_records_of_what_was_used_cannot_make_room(session: Session) -> None:
+def test_invalid_usage_records_cannot_raise_the_budget(session: Session) -> None:
     explored(session, "of lane-1.")
     (lane,) = find_exploration(session).lanes
     before = lane.spent.tokens
@@ -338,7 +334,7 @@ def test_records_of_what_was_used_cannot_make_room(session: Session) -> None:
 
 
 class Stubborn:
-    """A model that does not let go when its request is dropped."""
+    """A model that ignores cancellation."""
 
     name, facts = "test:stubborn", FACTS
 
@@ -351,10 +347,10 @@ class Stubborn:
             raise
 
     async def close(self) -> None:
-        """It holds nothing."""
+        """Nothing to close."""
 
 
-def test_a_model_that_does_not_let_go_is_not_waited_for(session: Session) -> None:
+def test_a_model_that_ignores_cancellation_is_abandoned(session: Session) -> None:
     began = time.monotonic()
     exploration, _ = explored(session, "x", "y", models=[Stubborn()], bounds=Bounds(seconds=0.5))
     assert time.monotonic() - began < 10

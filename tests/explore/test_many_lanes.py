@@ -19,7 +19,7 @@ from sessiontree.session.open import open_store
 from sessiontree.session.session import Session
 from sessiontree.stores.file import FileStore
 from sessiontree.stores.os_calls import OsCalls
-from tests.explore.lanes import Note, Stepping, check_is_sound, check_nothing_is_beside, explored, new_session
+from tests.explore.lanes import Note, Stepping, check_is_sound, check_no_message_is_lost, explored, new_session
 
 LANES = 16
 PROMPTS = [f"of lane-{number}." for number in range(1, LANES + 1)]
@@ -93,14 +93,14 @@ def test_many_turns_of_sixteen_lanes_while_another_process_reads(tmp_path: Path,
     assert sum(lane.spent.turns for lane in state.lanes) == LANES * turns
     calls = sum(len(real_calls("of x.", step)) for step in range(turns - 1))
     assert [len(messages) for messages in check_is_sound(session)] == [1 + turns + calls] * LANES
-    check_nothing_is_beside(session)
+    check_no_message_is_lost(session)
     for number in range(1, LANES + 1):
         log = (tmp_path / "project" / f"lane-{number}.log").read_text().split()
         assert log == [str(step) for step in range(3, turns - 1, 5)]
 
 
 class SlowDisk(OsCalls):
-    """A disk that takes its time to make sure."""
+    """A disk with a slow fsync."""
 
     def fsync(self, fd: int, *, data_only: bool = False) -> None:
         time.sleep(0.08)
@@ -109,7 +109,7 @@ class SlowDisk(OsCalls):
 
 @pytest.mark.parametrize("disk", [OsCalls(), SlowDisk()])
 def test_the_loop_never_blocks_for_long(tmp_path: Path, disk: OsCalls) -> None:
-    """A busy machine delays us, too; what the engine does it does each time, so the best of some rounds counts."""
+    """A busy machine adds delays, but the engine's own share occurs in every round, so the best round counts."""
     longest = []
     for attempt in range(12):
         folder = tmp_path / str(attempt)

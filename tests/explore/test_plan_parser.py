@@ -26,14 +26,14 @@ def model(name: str, number: int) -> Model:
     return ScriptedModel([ScriptTurn(text=f"{name} {number}")])
 
 
-def test_one_prompt_makes_a_lane_for_each_model_called_by_its_model() -> None:
+def test_one_prompt_makes_a_lane_for_each_model_named_after_it() -> None:
     plans = plan_lanes(["do it"], ["anthropic:opus", "openrouter:x/gpt-5"], None, model)
     assert plans.prompts == ["do it", "do it"]
     assert plans.names == ["opus", "gpt-5"]
     assert len({id(one) for one in plans.models}) == 2
 
 
-def test_a_model_that_gets_the_same_prompt_several_times_learns_that() -> None:
+def test_a_model_that_gets_a_prompt_several_times_is_asked_to_vary() -> None:
     plans = plan_lanes(["do it"], ["a:one", "a:two"], 3, model)
     assert plans.prompts[1] == "do it"
     assert plans.prompts[0].startswith("do it\n\n(This is attempt 1 of 2")
@@ -47,18 +47,18 @@ def test_models_take_turns_over_several_prompts() -> None:
 
 
 @pytest.mark.parametrize(("prompts", "count"), [(["p", "q"], 3), (["p"], 0)])
-def test_a_number_that_makes_no_sense_is_refused(prompts: list[str], count: int) -> None:
+def test_an_invalid_number_of_lanes_is_refused(prompts: list[str], count: int) -> None:
     with pytest.raises(UsageError):
         plan_lanes(prompts, ["a:one"], count, model)
 
 
 @pytest.mark.parametrize(("prompts", "count"), [(["p", "q"], None), (["p"], 2)])
-def test_a_model_that_would_get_no_lane_is_named_and_nothing_is_begun(prompts: list[str], count: int | None) -> None:
+def test_a_model_without_a_lane_is_refused_by_name(prompts: list[str], count: int | None) -> None:
     with pytest.raises(UsageError, match="3 models for 2 lanes: a:three would be unused"):
         plan_lanes(prompts, ["a:one", "a:two", "a:three"], count, model)
 
 
-def test_from_python_too_a_model_that_would_do_nothing_is_refused(tmp_path: Path) -> None:
+def test_the_api_refuses_a_model_without_a_lane(tmp_path: Path) -> None:
     session = sessiontree.create(tmp_path, home=tmp_path / "home")
     with pytest.raises(UsageError, match="3 models for 2 prompts"):
         explore(session, prompts=["p", "q"], models=[model("m", number) for number in range(3)])
@@ -97,7 +97,7 @@ def test_an_invalid_budget_is_refused(text: str) -> None:
         parse_bounds([text], 4, 1)
 
 
-def test_while_something_else_works_on_its_session_the_controller_writes_nothing(tmp_path: Path) -> None:
+def test_the_controller_writes_nothing_while_its_session_is_reserved(tmp_path: Path) -> None:
     async def main() -> None:
         controller = Controller(
             tmp_path, home=tmp_path / "home", model=ScriptedModel([ScriptTurn(text="hi", repeat=True)])
@@ -131,7 +131,7 @@ def test_while_something_else_works_on_its_session_the_controller_writes_nothing
 
 
 class Asked:
-    """Someone who says yes, and remembers what was asked."""
+    """An approver that allows everything and records the questions."""
 
     def __init__(self) -> None:
         self.questions: list[Question] = []

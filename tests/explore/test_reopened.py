@@ -28,7 +28,7 @@ def session(tmp_path: Path) -> Session:
 
 
 def went_on(session: Session, *, steps: int = 6, **more: Any) -> list[Lane]:
-    """The exploration, gone on with by another process."""
+    """Resume the exploration as another process."""
     session.close()
     fresh = sessiontree.open(session.location)
     tools = more.pop("tools", Tools())
@@ -55,7 +55,7 @@ def failing(prompt: str, step: int) -> Any:
     return None
 
 
-def test_with_a_larger_budget_lanes_continue_that_had_reached_the_limit(session: Session, tmp_path: Path) -> None:
+def test_lanes_that_reached_a_limit_continue_with_a_larger_budget(session: Session, tmp_path: Path) -> None:
     tools = limited(session, tmp_path, Bounds(tokens=100), *PROMPTS)
     lanes = went_on(session, tools=tools, bounds=Bounds(tokens=10_000))
     assert [(lane.state, lane.text) for lane in lanes] == [("done", f"of lane-{n}. step 6") for n in (1, 2, 3)]
@@ -67,7 +67,7 @@ def test_with_a_larger_budget_lanes_continue_that_had_reached_the_limit(session:
     assert [(lane.state, lane.spent.tokens) for lane in state.lanes] == [("done", 70)] * 3
 
 
-def test_the_new_budget_is_kept_and_stays_the_budget(session: Session, tmp_path: Path) -> None:
+def test_the_new_budget_is_recorded_and_stays_in_effect(session: Session, tmp_path: Path) -> None:
     tools = limited(session, tmp_path, Bounds(tokens=60, turns=50), *PROMPTS)
     lanes = went_on(session, tools=tools, bounds=Bounds(tokens=120, turns=50))
     assert {lane.state for lane in lanes} == {"limit"}
@@ -81,12 +81,12 @@ def test_a_limit_of_time_or_turns_can_be_raised_too(session: Session, tmp_path: 
     assert (lane.state, lane.spent.turns) == ("done", 7)
 
 
-def test_without_a_word_nothing_that_has_ended_continues(session: Session, tmp_path: Path) -> None:
+def test_ended_lanes_do_not_continue_without_a_request(session: Session, tmp_path: Path) -> None:
     tools = limited(session, tmp_path, Bounds(tokens=30), *PROMPTS)
     assert {lane.state for lane in went_on(session, tools=tools)} == {"limit"}
 
 
-def test_a_lane_that_was_decided_about_continues_only_by_its_name(session: Session, tmp_path: Path) -> None:
+def test_a_decided_lane_continues_only_if_named(session: Session, tmp_path: Path) -> None:
     tools = limited(session, tmp_path, Bounds(tokens=30), *PROMPTS)
     write(find_exploration(session).lane(2).branch, VerdictRecord("dropped"))
     lanes = went_on(session, tools=tools, bounds=Bounds(tokens=10_000))
@@ -95,7 +95,7 @@ def test_a_lane_that_was_decided_about_continues_only_by_its_name(session: Sessi
     assert [(lane.state, lane.verdict) for lane in lanes] == [("done", None)] * 3
 
 
-def test_a_lane_that_failed_continues_when_that_is_wanted(session: Session, tmp_path: Path) -> None:
+def test_a_failed_lane_continues_on_request(session: Session, tmp_path: Path) -> None:
     tools = Tools([Note(tmp_path / "notes")])
     broken = Stepping(6, usage=failing)
     exploration, _ = explored(session, *PROMPTS[:2], models=[broken, Stepping(6)], tools=tools, check="echo first")
@@ -107,7 +107,7 @@ def test_a_lane_that_failed_continues_when_that_is_wanted(session: Session, tmp_
     assert [check.output.strip() for check in checks if check is not None] == ["second", "first"]
 
 
-def test_a_lane_that_was_stopped_before_its_first_message_begins_when_that_is_wanted(session: Session) -> None:
+def test_a_lane_stopped_before_its_first_message_starts_on_request(session: Session) -> None:
     async def main() -> None:
         slow = Stepping(0, delay=60)
         async with explore(session, prompts=PROMPTS[:2], models=[slow], tools=Tools(), parallel=1) as exploration:
@@ -129,7 +129,7 @@ def test_a_lane_that_was_stopped_before_its_first_message_begins_when_that_is_wa
         ({"bounds": Bounds(cost=5)}, "prices"),
     ],
 )
-def test_what_cannot_continue_is_refused_and_nothing_is_written(
+def test_lanes_that_cannot_continue_are_refused_and_nothing_is_written(
     session: Session, tmp_path: Path, more: dict[str, Any], said: str
 ) -> None:
     tools = Tools([Note(tmp_path / "notes")])
@@ -142,7 +142,7 @@ def test_what_cannot_continue_is_refused_and_nothing_is_written(
     assert Path(session.location).read_bytes() == before
 
 
-def test_of_two_that_want_a_lane_again_one_continues(session: Session, tmp_path: Path) -> None:
+def test_one_of_two_processes_that_reopen_a_lane_continues_it(session: Session, tmp_path: Path) -> None:
     tools = limited(session, tmp_path, Bounds(tokens=30), "of lane-1.")
     session.close()
     first, second = (sessiontree.open(session.location) for _ in range(2))
@@ -159,7 +159,7 @@ def test_of_two_that_want_a_lane_again_one_continues(session: Session, tmp_path:
     assert len((tmp_path / "notes").read_text().splitlines()) == 6
 
 
-def test_a_lane_that_was_set_aside_before_its_end_continues_when_that_is_wanted(session: Session) -> None:
+def test_a_lane_with_a_verdict_before_its_end_continues_on_request(session: Session) -> None:
     async def main() -> None:
         slow = Stepping(0, delay=60)
         async with explore(session, prompts=PROMPTS[:2], models=[slow], tools=Tools()):

@@ -42,7 +42,7 @@ def resumed(session: Session, run: str | None = None, *, steps: int = 2, **more:
 
 
 def begun(session: Session, *entries: dict[str, Any], at: str | None = None) -> str:
-    """An exploration with one lane, as a process leaves it that dies when it has written some entries. The lane."""
+    """Start an exploration whose process dies after writing some entries; returns its lane."""
     at = session.leaf if at is None else at
     plan = Plan(
         run="0123abcd", at=at, parallel=2, worktrees=False, planned=(PlannedLane("lane-1", PROMPTS[0], "test:a"),)
@@ -68,7 +68,7 @@ CALLED = {
 ANSWERED = {"role": "assistant", "content": [{"type": "text", "text": "of lane-1. All is done."}], "stopReason": "stop"}
 
 
-def test_lanes_that_the_plan_wanted_and_a_crash_prevented_are_made(session: Session) -> None:
+def test_planned_lanes_that_a_crash_prevented_are_created(session: Session) -> None:
     planned = tuple(PlannedLane(f"way-{n}", f"of way-{n}.", f"test:{n}") for n in (1, 2, 3))
     plan = Plan(run="0123abcd", at=session.leaf, parallel=2, worktrees=False, planned=planned)
     write(Branch(session, session.leaf), plan)
@@ -85,7 +85,7 @@ def test_lanes_that_the_plan_wanted_and_a_crash_prevented_are_made(session: Sess
 
 
 @pytest.mark.parametrize("said", [[], [SAID]])
-def test_a_prompt_is_sent_once_whether_or_not_it_was_written_already(
+def test_a_prompt_is_sent_once_whether_or_not_it_was_written_before(
     session: Session, said: list[dict[str, Any]]
 ) -> None:
     begun(session, *said)
@@ -133,7 +133,7 @@ def test_an_exploration_that_has_ended_is_not_touched(session: Session) -> None:
     assert Path(session.location).read_bytes() == before
 
 
-def test_the_last_exploration_is_meant_or_the_one_that_is_named(session: Session) -> None:
+def test_the_last_exploration_is_resumed_or_the_named_one(session: Session) -> None:
     with pytest.raises(NotFoundError, match="no exploration"):
         resumed(session)
     first, _ = explored(session, *PROMPTS)
@@ -144,7 +144,7 @@ def test_the_last_exploration_is_meant_or_the_one_that_is_named(session: Session
         find_exploration(session, "zzzz")
 
 
-def test_a_session_that_died_in_a_lane_keeps_its_current_entry_when_all_is_over(session: Session) -> None:
+def test_a_session_whose_process_died_in_a_lane_keeps_its_current_entry(session: Session) -> None:
     stood = session.leaf
     begun(session, SAID)
     session.close()
@@ -164,7 +164,7 @@ def test_a_session_that_was_continued_elsewhere_stays_there(session: Session) ->
     assert fresh.leaf == sessiontree.open(session.location).leaf == stood
 
 
-def test_messages_after_the_end_of_a_lane_is_no_part_of_it(session: Session) -> None:
+def test_messages_after_the_end_of_a_lane_are_not_part_of_it(session: Session) -> None:
     exploration, _ = explored(session, *PROMPTS)
     lane = exploration.lanes[0]
     session.move(lane.leaf)
@@ -174,7 +174,7 @@ def test_messages_after_the_end_of_a_lane_is_no_part_of_it(session: Session) -> 
 
 
 @pytest.mark.parametrize("said", ["nothing", "in memory", "before the first entry"])
-def test_sessions_in_which_there_are_no_messages_can_be_explored(tmp_path: Path, said: str) -> None:
+def test_sessions_without_messages_can_be_explored(tmp_path: Path, said: str) -> None:
     session = new_session(tmp_path, said=None, in_memory=said == "in memory")
     if said == "before the first entry":
         session.append("user", "Something else.")
@@ -199,7 +199,7 @@ def test_leaving_ends_a_check_that_takes_long(session: Session) -> None:
     assert asyncio.run(asyncio.wait_for(main(), 20)) == ["lost", "lost"]
 
 
-def test_a_limit_of_turns_counts_those_of_the_run_before(session: Session, tmp_path: Path) -> None:
+def test_a_turn_limit_counts_turns_of_earlier_runs(session: Session, tmp_path: Path) -> None:
     plan = Plan(run="0123abcd", at=session.leaf, parallel=1, worktrees=False, bounds=Bounds(turns=3))
     plan_id = write(Branch(session, session.leaf), plan).id
     lane = Lane(session, _record(), write(Branch(session, plan_id), _record()).id)
@@ -209,7 +209,7 @@ def test_a_limit_of_turns_counts_those_of_the_run_before(session: Session, tmp_p
     assert (lane.state, lane.spent.turns) == ("limit", 3)
 
 
-def test_a_record_that_cannot_be_understood_is_passed_over(session: Session) -> None:
+def test_a_record_that_cannot_be_decoded_is_ignored(session: Session) -> None:
     start = begun(session, SAID)
     branch = Branch(session, start)
     branch.append({"type": "custom", "customType": "sessiontree.explore.lease", "data": {"token": 5}})
@@ -219,7 +219,7 @@ def test_a_record_that_cannot_be_understood_is_passed_over(session: Session) -> 
     assert all(record is not None for _, record in iter_records(session))
 
 
-def test_what_a_sub_agent_had_used_counts_when_the_lane_is_read_again(session: Session) -> None:
+def test_usage_of_a_sub_agent_counts_when_the_lane_is_read_again(session: Session) -> None:
     usage = {"input": 100, "output": 10, "cacheRead": 0, "cacheWrite": 0}
     calling = {"role": "assistant", "content": [{"type": "toolCall", "id": "c1", "name": "task", "arguments": {}}]}
     start = begun(session, SAID, {**calling, "usage": usage, "stopReason": "toolUse"})
@@ -235,7 +235,7 @@ def test_what_a_sub_agent_had_used_counts_when_the_lane_is_read_again(session: S
     assert read.spent.turns == 1
 
 
-def test_a_lane_whose_model_is_gone_stops_none_of_the_others(session: Session) -> None:
+def test_a_lane_whose_model_is_gone_does_not_stop_the_others(session: Session) -> None:
     async def main() -> None:
         models = [Stepping(2, name="test:gone", delay=60), Stepping(2, name="test:there", delay=60)]
         async with explore(session, prompts=PROMPTS, models=models, tools=Tools()):
@@ -269,7 +269,7 @@ def test_a_project_that_is_too_large_is_refused_and_nothing_is_written(
     assert explorations(session) == []
 
 
-def test_folders_that_were_left_of_lanes_that_have_ended_go_with_whoever_resumes(tmp_path: Path) -> None:
+def test_resuming_removes_leftover_folders_of_ended_lanes(tmp_path: Path) -> None:
     project = make_repository(tmp_path / "project")
     session = new_session(tmp_path)
     explored(session, *PROMPTS, tools=load_tools(), keep_worktrees=True)

@@ -49,7 +49,7 @@ def place(tmp_path: Path) -> Workplace:
     return Workplace(tmp_path)
 
 
-def test_an_attempt_that_is_made_again_enters_again_and_has_left_before(place: Workplace) -> None:
+def test_each_retry_leaves_the_gate_and_enters_again(place: Workplace) -> None:
     gate = Counting()
     model = ScriptedModel([BROKEN, REFUSED, turn("Whole.", usage=Usage(10, 5))])
     assert end_of(run_events(place, "words " * 1_000, model=model, limits=Limits(gate=gate))).reason == "done"
@@ -58,7 +58,7 @@ def test_an_attempt_that_is_made_again_enters_again_and_has_left_before(place: W
     assert 1_000 < broke == refused == whole - 15
 
 
-def test_no_other_attempt_is_made_when_the_gate_lets_none_through(place: Workplace) -> None:
+def test_no_retry_is_made_if_the_gate_refuses_it(place: Workplace) -> None:
     gate = Counting(1)
     model = ScriptedModel([BROKEN, turn("Never.")])
     events = run_events(place, "Go.", model=model, limits=Limits(gate=gate))
@@ -68,7 +68,7 @@ def test_no_other_attempt_is_made_when_the_gate_lets_none_through(place: Workpla
     assert [message.role for message in place.session.context().messages] == ["user"]  # type: ignore[union-attr]
 
 
-def test_limits_of_a_run_itself_count_attempts_that_broke_off(place: Workplace) -> None:
+def test_limits_of_a_run_count_broken_attempts(place: Workplace) -> None:
     model = ScriptedModel([BROKEN] * 4 + [turn("Never.")])
     limits = Limits(tokens=2_000)
     end = end_of(run_events(place, "words " * 1_000, model=model, tools=(), limits=limits, settings=QUICK))
@@ -78,7 +78,7 @@ def test_limits_of_a_run_itself_count_attempts_that_broke_off(place: Workplace) 
 
 
 class Breaking:
-    """A model whose every answer breaks off several times before it comes, and that keeps the true bill."""
+    """A model whose answers break off several times before they complete, and that records the true usage."""
 
     name = "test:breaking"
 
@@ -103,12 +103,12 @@ class Breaking:
         yield Stop(Assistant(content=(Text("word " * 16),), usage=used, stop_reason="stop"))
 
     async def close(self) -> None:
-        """It holds nothing."""
+        """Nothing to close."""
 
 
 @examples(25)
 @given(breaks=st.integers(0, 4), lanes=st.integers(1, 8), share=st.floats(0.2, 3.0))
-def test_no_limit_is_passed_by_more_than_one_attempt_however_many_break_off(
+def test_no_limit_is_exceeded_by_more_than_one_attempt_however_many_break_off(
     tmp_path_factory: pytest.TempPathFactory, breaks: int, lanes: int, share: float
 ) -> None:
     session = new_session(tmp_path_factory.mktemp("breaking"))
@@ -174,7 +174,7 @@ def test_a_summary_in_two_parts_is_two_requests(place: Workplace) -> None:
     assert [spent.tokens for spent in gate.left] == [707, 1_414, 1_416]
 
 
-def test_what_a_summary_used_is_reported_by_the_session_and_what_its_attempts_did_is_not(place: Workplace) -> None:
+def test_the_session_reports_usage_of_a_summary_but_not_of_its_failed_attempts(place: Workplace) -> None:
     long_talk(place)
     writer = ScriptedModel([BROKEN, turn("In short.", usage=Usage(700, 7))], DEAR)
     model = ScriptedModel([turn("Answer.", usage=Usage(1, 1))], CHEAP)
@@ -190,7 +190,7 @@ def test_what_a_summary_used_is_reported_by_the_session_and_what_its_attempts_di
     assert untold > 5_000, "the attempt that broke off"
 
 
-def test_a_summarizer_of_which_nothing_is_known_goes_alone(place: Workplace) -> None:
+def test_a_summarizer_without_an_estimate_runs_alone(place: Workplace) -> None:
     class Own:
         name = "own"
 
@@ -205,7 +205,7 @@ def test_a_summarizer_of_which_nothing_is_known_goes_alone(place: Workplace) -> 
     assert [spent.tokens for spent in gate.left] == [707, 709]
 
 
-def test_a_summary_without_known_prices_is_not_asked_for_within_a_limit_of_cost(place: Workplace) -> None:
+def test_a_summary_without_known_prices_is_not_requested_under_a_cost_limit(place: Workplace) -> None:
     long_talk(place)
     writer = ScriptedModel([turn("In short.")], Facts(200_000, 4_000, source="test"))
     model = ScriptedModel([turn("Answer.", usage=Usage(1, 1))], CHEAP)
@@ -218,7 +218,7 @@ def test_a_summary_without_known_prices_is_not_asked_for_within_a_limit_of_cost(
     assert "prices" in str(failed[0])
 
 
-def test_an_interrupt_ends_the_request_for_a_summary_which_counts_as_all_it_might_use(place: Workplace) -> None:
+def test_an_interrupted_summary_request_counts_its_full_reservation(place: Workplace) -> None:
     long_talk(place)
     gate = Counting()
     writer = ScriptedModel([turn("Never.", first_delay=60)], DEAR)
@@ -241,7 +241,7 @@ def test_an_interrupt_ends_the_request_for_a_summary_which_counts_as_all_it_migh
 # A process that was silent for long
 
 
-def test_a_process_that_was_silent_for_long_looks_before_it_asks_again(tmp_path: Path) -> None:
+def test_a_process_checks_its_lease_after_a_long_silence_before_the_next_request(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     waits = ScriptTurn(error=ScriptError("rate_limit", retry_after=0.5))
     model = ScriptedModel([waits, turn("Never.")])
@@ -270,7 +270,7 @@ def find_leaf(exploration: Exploration) -> str:
     return exploration.log.tracked[exploration.plan_id].leaf
 
 
-def test_what_no_entry_tells_is_written_down_at_once(tmp_path: Path) -> None:
+def test_usage_that_no_entry_reports_is_recorded_at_once(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     model = ScriptedModel([BROKEN, ScriptTurn(text="Never.", first_delay=60)])
 

@@ -30,7 +30,7 @@ def session(tmp_path: Path) -> Session:
     return new_session(tmp_path)
 
 
-def test_lanes_grow_from_one_entry_in_one_tree_each_with_its_own_prompt(session: Session, tmp_path: Path) -> None:
+def test_lanes_start_from_one_entry_each_with_its_own_prompt(session: Session, tmp_path: Path) -> None:
     stood = session.leaf
     tools = Tools([Note(tmp_path / "notes")])
     exploration, _ = explored(session, *PROMPTS, models=[Stepping(2)], tools=tools)
@@ -45,21 +45,21 @@ def test_lanes_grow_from_one_entry_in_one_tree_each_with_its_own_prompt(session:
     assert len((tmp_path / "notes").read_text().split("\n")) == 7
 
 
-def test_the_session_keeps_its_current_entry_for_us_and_for_processes_that_open_the_file(session: Session) -> None:
+def test_the_session_keeps_its_current_entry_here_and_in_other_processes(session: Session) -> None:
     stood = session.leaf
     explored(session, *PROMPTS)
     assert session.leaf == stood
     assert sessiontree.open(session.location).leaf == stood
 
 
-def test_lanes_may_begin_at_another_entry_than_at_the_current_entry(session: Session) -> None:
+def test_lanes_may_start_at_an_entry_other_than_the_current_one(session: Session) -> None:
     first, stood = session.ids[1], session.leaf
     exploration, _ = explored(session, *PROMPTS, at=first)
     assert session.parent(exploration.plan_id) == first
     assert session.leaf == sessiontree.open(session.location).leaf == stood
 
 
-def test_what_a_lane_records_is_on_its_own_branch(session: Session) -> None:
+def test_records_of_a_lane_are_on_its_own_branch(session: Session) -> None:
     exploration, _ = explored(session, *PROMPTS, names=["one", "two"])
     for lane in exploration.lanes:
         ids = session.path_ids(lane.leaf)
@@ -77,7 +77,7 @@ def test_one_prompt_and_several_models_make_a_lane_for_each_model(session: Sessi
     assert [lane.record.model for lane in exploration.lanes] == ["test:a", "test:b", "test:a"]
 
 
-def test_events_say_which_lane_they_are_of_and_end_with_its_end(session: Session) -> None:
+def test_events_name_their_lane_and_its_end_is_the_last(session: Session) -> None:
     exploration, events = explored(session, *PROMPTS)
     for lane in exploration.lanes:
         own = [one.event for one in events if one.lane == lane.number]
@@ -95,7 +95,7 @@ def test_no_more_lanes_work_at_once_than_requested(session: Session) -> None:
     assert model.most_under_way == 3
 
 
-def test_the_file_tells_of_an_exploration_what_its_runner_knew(session: Session, tmp_path: Path) -> None:
+def test_the_file_has_the_same_state_as_the_running_exploration(session: Session, tmp_path: Path) -> None:
     exploration, _ = explored(session, *PROMPTS, models=[Stepping(2)], tools=Tools([Note(tmp_path / "notes")]))
     (state,) = explorations(sessiontree.open(session.location))
     assert (state.run, state.plan) == (exploration.run, exploration.plan)
@@ -133,7 +133,7 @@ def test_one_lane_is_stopped_and_the_others_continue(session: Session, tmp_path:
     check_is_sound(session)
 
 
-def test_all_lanes_are_stopped_also_those_that_wait_for_their_turn(session: Session) -> None:
+def test_all_lanes_are_stopped_including_waiting_ones(session: Session) -> None:
     async def main() -> list[Lane]:
         model = Stepping(5, delay=0.05)
         async with explore(session, prompts=PROMPTS, models=[model], tools=Tools(), parallel=1) as exploration:
@@ -147,7 +147,7 @@ def test_all_lanes_are_stopped_also_those_that_wait_for_their_turn(session: Sess
     assert [lane.state for lane in explorations(sessiontree.open(session.location))[0].lanes] == ["stopped"] * 3
 
 
-def test_leaving_the_block_leaves_lanes_that_can_be_continued(session: Session) -> None:
+def test_leaving_the_block_leaves_lanes_that_can_be_resumed(session: Session) -> None:
     async def main() -> None:
         model = Stepping(5, delay=0.05)
         async with explore(session, prompts=PROMPTS, models=[model], tools=Tools(), parallel=2) as exploration:
@@ -160,7 +160,7 @@ def test_leaving_the_block_leaves_lanes_that_can_be_continued(session: Session) 
     check_is_sound(session)
 
 
-def test_a_lane_can_be_added_while_others_work_up_to_the_limit(session: Session) -> None:
+def test_lanes_can_be_added_during_a_run_up_to_the_limit(session: Session) -> None:
     async def main() -> tuple[Any, list[Any]]:
         model = Stepping(1, delay=0.02, calls=lambda prompt, step: [])
         bounds = Bounds(lanes=2, depth=1)
@@ -197,7 +197,7 @@ def test_a_lane_forked_at_an_entry_of_another_one_has_the_messages_before_it(ses
     assert second.leaf == run.lanes[1].leaf
 
 
-def test_a_lane_that_fails_fails_alone(session: Session) -> None:
+def test_a_failing_lane_does_not_affect_the_others(session: Session) -> None:
     class Broken(Stepping):
         async def stream(self, request: Any, /) -> Any:
             raise RuntimeError("a fault of the model")
@@ -229,7 +229,7 @@ def test_the_check_is_run_at_the_end_of_each_lane(session: Session) -> None:
         ({"at": "nowhere"}, "no entry 'nowhere'"),
     ],
 )
-def test_what_cannot_be_explored_is_refused_and_nothing_is_written(
+def test_invalid_explorations_are_refused_and_nothing_is_written(
     session: Session, wrong: dict[str, Any], said: str
 ) -> None:
     before = Path(session.location).read_bytes()
@@ -239,14 +239,14 @@ def test_what_cannot_be_explored_is_refused_and_nothing_is_written(
 
 
 @pytest.mark.parametrize("dialect", ["claude", "neovate"])
-def test_a_format_without_a_place_for_lanes_names_the_next_step(tmp_path: Path, dialect: str) -> None:
+def test_a_format_that_cannot_hold_lanes_is_refused_with_the_next_step(tmp_path: Path, dialect: str) -> None:
     session = new_session(tmp_path, dialect=dialect)
     with pytest.raises(UsageError, match="sessiontree fork --to native"):
         explored(session, *PROMPTS)
 
 
 @pytest.mark.parametrize("dialect", ["pi", "omp"])
-def test_lanes_live_in_the_formats_of_pi_and_omp_as_well(tmp_path: Path, dialect: str) -> None:
+def test_lanes_work_in_pi_and_omp_sessions(tmp_path: Path, dialect: str) -> None:
     session = new_session(tmp_path, dialect=dialect)
     stood = [message_text(message) for message in session.context().messages]
     exploration, _ = explored(session, *PROMPTS, models=[Stepping(1)], tools=Tools([Note(tmp_path / "notes")]))
@@ -256,7 +256,7 @@ def test_lanes_live_in_the_formats_of_pi_and_omp_as_well(tmp_path: Path, dialect
     assert [message_text(message) for message in fresh.context().messages] == stood
 
 
-def test_a_prompt_with_an_image_is_whole_in_the_lane(session: Session) -> None:
+def test_a_prompt_with_an_image_is_complete_in_the_lane(session: Session) -> None:
     image = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
     prompt = {"content": [{"type": "text", "text": "of lane-1."}, image]}
     exploration, _ = explored(session, prompt)
@@ -265,7 +265,7 @@ def test_a_prompt_with_an_image_is_whole_in_the_lane(session: Session) -> None:
     assert len(own_messages(session, lane)[0].content) == 2
 
 
-def test_a_lane_that_is_stopped_in_an_answer_has_used_what_was_sent_and_came(session: Session) -> None:
+def test_a_lane_stopped_during_an_answer_counts_sent_and_received_tokens(session: Session) -> None:
     model = ScriptedModel([turn("A long answer. " * 50, delay=0.02)])
 
     async def main() -> list[Lane]:
@@ -281,7 +281,7 @@ def test_a_lane_that_is_stopped_in_an_answer_has_used_what_was_sent_and_came(ses
     assert state.lanes[0].spent.tokens == lane.spent.tokens
 
 
-def test_an_exploration_is_begun_once(session: Session) -> None:
+def test_an_exploration_can_be_entered_once(session: Session) -> None:
     exploration = explore(session, prompts=["of lane-1."], models=[Stepping(0)], tools=Tools())
 
     async def main() -> None:
@@ -304,7 +304,7 @@ def test_lanes_do_not_start_after_calls_that_have_no_result(session: Session) ->
     assert session.ids == before
 
 
-def test_worktrees_go_at_the_end_and_what_was_done_can_still_be_had(tmp_path: Path) -> None:
+def test_worktrees_are_removed_at_the_end_and_their_work_can_be_restored(tmp_path: Path) -> None:
     project = make_repository(tmp_path / "project")
     session = new_session(tmp_path)
 

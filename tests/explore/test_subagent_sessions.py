@@ -53,7 +53,7 @@ SLEEPS = """{"turns": [
 
 
 def caller_in(tmp_path: Path, dialect: str) -> Session:
-    """A session in which something was said and everything may be done."""
+    """A session with messages, in which every call is approved."""
     place = Workplace(tmp_path)
     place.session.append("user", "hello")
     place.session.append(role="assistant", content="hello")
@@ -68,14 +68,14 @@ def caller_in(tmp_path: Path, dialect: str) -> Session:
 
 
 def sessions_for(caller: Session, *folders: Path) -> list[Session]:
-    """The sessions of sub-agents of a session, wherever they are."""
+    """The sessions of a session's sub-agents, in all folders."""
     files = [path for folder in folders for path in folder.rglob("*.jsonl") if str(path) != caller.location]
     opened = [sessiontree.open(path) for path in files]
     return [one for one in opened if any((at := subagent_at(one, id)) and at.session == caller.id for id in one.ids)]
 
 
 @pytest.mark.parametrize("dialect", ["native", "pi", "claude", "neovate"])
-def test_a_call_that_is_run_again_continues_in_the_session_it_had_begun(tmp_path: Path, dialect: str) -> None:
+def test_a_repeated_call_continues_the_session_it_had_started(tmp_path: Path, dialect: str) -> None:
     home = tmp_path / "home"
     caller = caller_in(tmp_path, dialect)
     command = [sys.executable, "-c", BEGUN, caller.location, str(home), SLEEPS]
@@ -104,7 +104,7 @@ def test_a_call_that_is_run_again_continues_in_the_session_it_had_begun(tmp_path
     assert "wait long" not in [message_text(message) for message in model.requests[-1].messages]
 
 
-def test_a_session_that_was_begun_for_another_call_is_left_alone(tmp_path: Path) -> None:
+def test_a_session_of_another_call_is_not_continued(tmp_path: Path) -> None:
     caller = caller_in(tmp_path, "native")
     asks = ScriptCall("task", {"description": "d", "prompt": "a part", "mode": "session"}, id="call_0")
     ends = turn("A part is done.", when="a part", repeat=True)

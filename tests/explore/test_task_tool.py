@@ -110,7 +110,7 @@ ONE = (
 )
 
 
-def test_a_sub_agent_has_a_context_of_its_own_and_its_caller_sees_its_last_words_only(place: Workplace) -> None:
+def test_a_sub_agent_has_its_own_context_and_its_caller_sees_only_its_last_message(place: Workplace) -> None:
     (place.project / "readme").write_text("x")
     model = ScriptedModel(ONE)
     events = went(place, model=model)
@@ -133,7 +133,7 @@ def test_a_sub_agent_has_a_context_of_its_own_and_its_caller_sees_its_last_words
     check_is_sound(session)
 
 
-def test_the_branch_begins_with_who_called_and_is_a_child_of_the_answer_with_the_call(place: Workplace) -> None:
+def test_the_branch_starts_with_a_record_and_is_a_child_of_the_message_with_the_call(place: Workplace) -> None:
     (place.project / "readme").write_text("x")
     (output,) = outputs(went(place, *ONE))
     session = place.session
@@ -155,7 +155,7 @@ def test_the_session_is_at_the_end_of_its_caller(place: Workplace) -> None:
     assert sessiontree.open(place.session.location).leaf == end.leaf
 
 
-def test_a_sub_agent_has_no_tasks_of_its_own_unless_depth_allows(place: Workplace) -> None:
+def test_a_sub_agent_has_no_task_tool_unless_depth_allows(place: Workplace) -> None:
     one = _model(
         turn(None, task("first level"), when=LOOK),
         turn("of the first", when="first level"),
@@ -185,7 +185,7 @@ def test_with_a_depth_of_two_a_sub_agent_has_one_more_level(place: Workplace) ->
     assert [role for role, _ in transcript(place.session)] == ["user", "assistant", "toolResult", "assistant"]
 
 
-def test_several_tasks_work_side_by_side_and_never_see_each_other(place: Workplace) -> None:
+def test_several_tasks_run_in_parallel_and_are_isolated(place: Workplace) -> None:
     names = ["alpha", "beta", "gamma"]
     parts = [turn(f"found {name}", when=name, first_delay=0.5) for name in names]
     model = CountedModel([turn(None, *(task(name) for name in names), when=LOOK), *parts, turn("done")])
@@ -202,7 +202,7 @@ def test_several_tasks_work_side_by_side_and_never_see_each_other(place: Workpla
     check_is_sound(place.session)
 
 
-def test_only_the_tools_that_were_given_are_there(place: Workplace) -> None:
+def test_a_sub_agent_has_only_the_given_tools(place: Workplace) -> None:
     model = _model(
         turn(None, task("x", tools=["read", "ls"]), task("y", tools=["task"]), when=LOOK),
         turn("ok", when="x"),
@@ -216,7 +216,7 @@ def test_only_the_tools_that_were_given_are_there(place: Workplace) -> None:
     assert len(entries_of(place.session, "reset_boundary")) == 1
 
 
-def test_what_a_sub_agent_uses_counts_for_its_caller_as_it_goes(place: Workplace) -> None:
+def test_usage_of_a_sub_agent_counts_for_its_caller_immediately(place: Workplace) -> None:
     used = Usage(100, 10, total_tokens=110)
     events = went(
         place,
@@ -233,7 +233,7 @@ def test_what_a_sub_agent_uses_counts_for_its_caller_as_it_goes(place: Workplace
     assert where(output)["spent"]["input"] == 200
 
 
-def test_a_sub_agent_ends_at_its_own_budget_and_at_what_its_caller_has_left(place: Workplace) -> None:
+def test_a_sub_agent_ends_at_its_own_budget_and_at_the_rest_of_its_caller_s(place: Workplace) -> None:
     used = Usage(100, 0, total_tokens=100)
     again = turn(None, call("ls", path="."), usage=used, repeat=True)
     events = went(
@@ -253,7 +253,7 @@ def test_a_sub_agent_ends_at_its_own_budget_and_at_what_its_caller_has_left(plac
     assert end_of(events).spent.tokens == 500
 
 
-def test_sub_agents_side_by_side_pass_a_limit_of_their_caller_by_one_request_only(place: Workplace) -> None:
+def test_parallel_sub_agents_exceed_their_caller_s_limit_by_at_most_one_request(place: Workplace) -> None:
     names = [f"part {number}" for number in range(6)]
     used = Usage(1_000, 0, total_tokens=1_000)
     again = turn(None, call("ls", path="."), usage=used, repeat=True, first_delay=0.02)
@@ -266,7 +266,7 @@ def test_sub_agents_side_by_side_pass_a_limit_of_their_caller_by_one_request_onl
     check_is_sound(place.session)
 
 
-def test_sub_agents_of_several_lanes_pass_the_limit_of_an_exploration_by_one_request_only(tmp_path: Path) -> None:
+def test_sub_agents_of_several_lanes_exceed_the_shared_limit_by_at_most_one_request(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     used = Usage(1_000, 0, total_tokens=1_000)
     asks = turn(None, task("a"), task("b"), when="lane", usage=used, repeat=True)
@@ -307,7 +307,7 @@ def test_questions_go_to_the_approver_of_the_caller_and_name_the_sub_agent(place
     assert not (place.project / "made").exists()
 
 
-def test_another_model_is_asked_for_and_closed_in_the_end(place: Workplace) -> None:
+def test_another_model_needs_approval_and_is_closed_at_the_end(place: Workplace) -> None:
     other = _model(turn("from the other", repeat=True))
     named: list[str] = []
 
@@ -331,13 +331,13 @@ def test_another_model_is_asked_for_and_closed_in_the_end(place: Workplace) -> N
     assert not entries_of(session, "reset_boundary")
 
 
-def test_a_model_that_cannot_be_had_is_an_error_that_is_reported(place: Workplace) -> None:
+def test_an_unavailable_model_is_reported_as_an_error(place: Workplace) -> None:
     events = went(place, turn(None, task("a", model="nobody:knows")), turn("end"))
     assert outputs(events)[0].is_error
     assert "nobody" in outputs(events)[0].text
 
 
-def test_whoever_watches_the_call_sees_what_the_sub_agent_does(place: Workplace) -> None:
+def test_updates_of_the_call_show_the_activity_of_the_sub_agent(place: Workplace) -> None:
     model = _model(
         turn(None, task("a"), when=LOOK),
         turn("I run it.", call("bash", command="echo hello; exit 3"), when="a"),
@@ -351,7 +351,7 @@ def test_whoever_watches_the_call_sees_what_the_sub_agent_does(place: Workplace)
     assert "bash failed: hello" in shown
 
 
-def test_long_last_words_are_cut_and_say_so(place: Workplace) -> None:
+def test_a_long_last_message_is_truncated_with_a_note(place: Workplace) -> None:
     long = "word " * (MAX_TEXT // 2)
     events = went(place, turn(None, task("a"), when=LOOK), turn(long, when="a", piece=100_000), turn("end"))
     (output,) = outputs(events)
@@ -390,7 +390,7 @@ def test_interrupting_the_caller_interrupts_and_settles_the_sub_agent(place: Wor
     assert find_unfinished(sessiontree.open(session.location)) == []
 
 
-def test_a_sub_agent_that_ended_can_be_continued_and_branched(place: Workplace) -> None:
+def test_a_finished_sub_agent_can_be_continued_and_branched(place: Workplace) -> None:
     (place.project / "readme").write_text("x")
     (output,) = outputs(went(place, *ONE))
     place.session.close()
@@ -493,7 +493,7 @@ SLEEPS = """{"turns": [
 
 @pytest.fixture
 def killed(tmp_path: Path) -> Session:
-    """A session whose program was killed while a sub-agent was at work."""
+    """A session whose process was killed while a sub-agent was running."""
     path = tmp_path / "killed.jsonl"
     child = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path), str(path), SLEEPS], start_new_session=True)
     sleeping = pid_in(tmp_path / "ready")
@@ -504,7 +504,7 @@ def killed(tmp_path: Path) -> Session:
 
 
 def end_of_sub_agent(session: Session) -> str:
-    """Where the sub-agent stands whose call is open where a session stands."""
+    """The last entry of the sub-agent whose call is open at a session's current entry."""
     (open_call,) = pending_calls(session)
     with find_sub_agent(session, session.leaf, open_call.call.id) as stood:
         assert stood is not None
@@ -522,7 +522,7 @@ def test_a_killed_sub_agent_can_be_switched_to_and_continued(killed: Session) ->
     assert "not known" in message_text(model.requests[0].messages[-1])
 
 
-def test_after_a_kill_the_session_is_at_the_caller_which_has_its_call_open(killed: Session) -> None:
+def test_after_a_kill_the_current_entry_is_the_caller_s_open_call(killed: Session) -> None:
     assert texts(killed.context())[0] == LOOK
     assert [one.call.name for one in pending_calls(killed)] == ["task"]
     assert find_unfinished(killed) == [Unfinished("slow", end_of_sub_agent(killed))]
@@ -574,7 +574,7 @@ def chatted(session: Session, script: Path, home: Path, *lines: str) -> str:
     return ran.stdout + ran.stderr
 
 
-def test_one_who_went_to_the_branch_by_choice_stays_there(killed: Session) -> None:
+def test_a_user_who_switched_to_the_branch_stays_there(killed: Session) -> None:
     stood = end_of_sub_agent(killed)
     killed.move(stood)
     fresh = sessiontree.open(killed.location)
@@ -582,7 +582,7 @@ def test_one_who_went_to_the_branch_by_choice_stays_there(killed: Session) -> No
     assert find_unfinished(fresh) == []
 
 
-def test_a_sub_agent_whose_result_alone_was_lost_is_not_asked_again(place: Workplace) -> None:
+def test_a_sub_agent_whose_result_was_lost_is_not_run_again(place: Workplace) -> None:
     (place.project / "readme").write_text("x")
     (output,) = outputs(went(place, *ONE))
     session = place.session
@@ -632,7 +632,7 @@ asyncio.run(main())
 """
 
 
-def test_however_often_it_is_killed_each_sub_agent_continues_and_nothing_is_done_twice(tmp_path: Path) -> None:
+def test_sub_agents_continue_after_any_number_of_kills_and_repeat_nothing(tmp_path: Path) -> None:
     session = sessiontree.create(tmp_path, path=tmp_path / "session.jsonl", appear="now")
     session.close()
     notes, steps, draw = tmp_path / "notes", 40 * KILLS, random.Random(time.time_ns())

@@ -106,7 +106,7 @@ def said_to_be_spent(session: Session) -> float:
 
 
 @pytest.mark.parametrize("limit", ["tokens", "cost"])
-def test_each_lane_counts_the_request_it_had_made(tmp_path: Path, limit: str) -> None:
+def test_each_lane_counts_its_request_in_flight(tmp_path: Path, limit: str) -> None:
     session = died(tmp_path, "turn", limit)
     assert said_to_be_spent(session) == 0
     exploration = resumed(tmp_path, session)
@@ -117,13 +117,13 @@ def test_each_lane_counts_the_request_it_had_made(tmp_path: Path, limit: str) ->
     assert said_to_be_spent(session) == exploration.spent.tokens
 
 
-def test_where_nothing_is_limited_nothing_is_guessed(tmp_path: Path) -> None:
+def test_without_limits_nothing_is_estimated(tmp_path: Path) -> None:
     exploration = resumed(tmp_path, died(tmp_path, "turn", "none"))
     assert [lane.spent.tokens for lane in exploration.lanes] == [2, 2]
 
 
 @pytest.mark.parametrize("kind", ["sub-agent", "linked"])
-def test_a_sub_agent_counts_the_request_it_had_made(tmp_path: Path, kind: str) -> None:
+def test_a_sub_agent_counts_its_request_in_flight(tmp_path: Path, kind: str) -> None:
     session = died(tmp_path, kind)
     exploration = resumed(tmp_path, session)
     (lane,) = exploration.lanes
@@ -134,7 +134,7 @@ def test_a_sub_agent_counts_the_request_it_had_made(tmp_path: Path, kind: str) -
     assert [message_text(one) for one in results] == ["Done now."], "the sub-agent went on where it stood"
 
 
-def test_a_judge_counts_as_all_it_might_have_used(tmp_path: Path) -> None:
+def test_a_judge_counts_its_full_reservation(tmp_path: Path) -> None:
     session = died(tmp_path, "judge")
     expected = [
         record for _, record in iter_records(session) if isinstance(record, UsageRecord) and record.what == "judge"
@@ -146,7 +146,7 @@ def test_a_judge_counts_as_all_it_might_have_used(tmp_path: Path) -> None:
     assert exploration.plan.bounds == Bounds(tokens=10**6)
 
 
-def test_a_lane_that_was_let_go_of_has_nothing_under_way(tmp_path: Path) -> None:
+def test_a_released_lane_has_no_request_in_flight(tmp_path: Path) -> None:
     session = died(tmp_path, "turn")
     first = resumed(tmp_path, session)
     before = first.spent.tokens
@@ -201,7 +201,7 @@ asyncio.run(main())
 """
 
 
-def test_however_often_the_process_is_killed_the_true_bill_passes_the_limit_by_one_request_at_most(
+def test_true_usage_exceeds_the_limit_by_at_most_one_request_after_any_number_of_kills(
     tmp_path: Path,
 ) -> None:
     session, bill = new_session(tmp_path), tmp_path / "bill"

@@ -62,7 +62,7 @@ def place(tmp_path: Path) -> Workplace:
     ],
     ids=["nothing", "no number", "negative", "endless", "huge"],
 )
-def test_usage_that_is_empty_counts_as_what_was_sent(session: Session, tmp_path: Path, usage: Usage) -> None:
+def test_empty_usage_counts_the_sent_tokens(session: Session, tmp_path: Path, usage: Usage) -> None:
     model = Stepping(500, usage=lambda prompt, step: usage, facts=Facts(200_000, 2_000, source="test"))
     tools = Tools([Note(tmp_path / "notes")])
     exploration, _ = explored(session, WORDS, models=[model], tools=tools, bounds=Bounds(tokens=10_000))
@@ -74,7 +74,7 @@ def test_usage_that_is_empty_counts_as_what_was_sent(session: Session, tmp_path:
 
 
 @pytest.mark.parametrize("usage", [Usage(10, 10), Usage(5, 5, cache_read=10), Usage(5, 5, cache_write=10)])
-def test_an_answer_without_a_cost_is_priced_and_what_has_no_price_of_its_own_as_fresh(
+def test_an_answer_without_a_cost_is_priced_and_unpriced_cache_tokens_count_as_input(
     session: Session, tmp_path: Path, usage: Usage
 ) -> None:
     model = Stepping(500, usage=lambda prompt, step: usage, facts=TWO_PRICES)
@@ -104,7 +104,7 @@ class BreakingOff:
         raise self._error()
 
     async def close(self) -> None:
-        """It holds nothing."""
+        """Nothing to close."""
 
 
 def busy() -> BusyModelError:
@@ -132,7 +132,7 @@ def unconnected() -> UnreachableError:
     ],
     ids=["in a call", "usage reported", "connection broke", "refused", "never connected"],
 )
-def test_what_broke_off_counts_unless_it_was_never_worked_on(
+def test_broken_requests_count_unless_they_were_refused(
     session: Session, events: list[Event], error: Callable[[], ModelError], asked: int
 ) -> None:
     model = BreakingOff(events, error)
@@ -142,7 +142,7 @@ def test_what_broke_off_counts_unless_it_was_never_worked_on(
     assert (exploration.spent.tokens >= 2_000) == (asked == 2)
 
 
-def test_a_summarizer_that_cannot_be_stopped_keeps_its_place_until_it_is_done(place: Workplace) -> None:
+def test_a_summarizer_that_cannot_be_stopped_keeps_its_reservation_until_it_ends(place: Workplace) -> None:
     class Stubborn:
         name = "stubborn"
         may_end = threading.Event()
@@ -168,7 +168,7 @@ def test_a_summarizer_that_cannot_be_stopped_keeps_its_place_until_it_is_done(pl
     assert asyncio.run(main()) == (0, 90_009)
 
 
-def test_a_model_that_takes_an_interrupt_for_a_failure_of_its_own_is_not_asked_again(place: Workplace) -> None:
+def test_a_model_that_reports_an_interrupt_as_a_failure_is_not_retried(place: Workplace) -> None:
     class Stubborn:
         name = "test:stubborn"
         facts = Facts(200_000, 100, source="test")
@@ -183,7 +183,7 @@ def test_a_model_that_takes_an_interrupt_for_a_failure_of_its_own_is_not_asked_a
             yield Stop(Assistant(content=(Text("Never."),)))
 
         async def close(self) -> None:
-            """It holds nothing."""
+            """Nothing to close."""
 
     model = Stubborn()
 
@@ -225,7 +225,7 @@ asyncio.run(main())
 """
 
 
-def test_time_that_was_worked_before_a_kill_counts(session: Session) -> None:
+def test_working_time_before_a_kill_counts(session: Session) -> None:
     session.close()
     began = time.monotonic()
     for _ in range(2):
@@ -255,7 +255,7 @@ def left_open(session: Session, *prompts: str, **more: object) -> None:
     asyncio.run(main())
 
 
-def test_what_was_decided_about_is_not_continued_and_a_decision_is_no_work(session: Session) -> None:
+def test_decided_lanes_are_not_continued_and_decisions_take_no_working_time(session: Session) -> None:
     left_open(session, "of lane-1.", "of lane-2.")
     before = find_exploration(session)
     time.sleep(1.2)
@@ -273,7 +273,7 @@ def test_what_was_decided_about_is_not_continued_and_a_decision_is_no_work(sessi
     assert asyncio.run(main()) == ["done", "lost"]
 
 
-def test_a_process_that_was_silent_for_long_looks_before_it_runs_a_call(session: Session, tmp_path: Path) -> None:
+def test_a_process_checks_its_lease_after_a_long_silence_before_a_call(session: Session, tmp_path: Path) -> None:
     model = Stepping(3, delay=0.3)
 
     async def main() -> None:
@@ -292,7 +292,7 @@ def test_a_process_that_was_silent_for_long_looks_before_it_runs_a_call(session:
     assert not (tmp_path / "notes").exists()
 
 
-def test_an_exploration_needs_no_tools_to_be_named(session: Session) -> None:
+def test_tools_are_optional(session: Session) -> None:
     writes = turn("I write.", call("write", path="new.txt", content="hello\n"))
     model = ScriptedModel([writes, turn("Done.")])
 
@@ -305,7 +305,7 @@ def test_an_exploration_needs_no_tools_to_be_named(session: Session) -> None:
     assert (Path(session.cwd) / "new.txt").read_text() == "hello\n"
 
 
-def test_a_summary_that_is_under_way_when_a_process_dies_is_in_the_file(session: Session) -> None:
+def test_a_summary_in_flight_when_a_process_dies_is_recorded(session: Session) -> None:
     session.append("user", "First: " + "words " * 5_000)
     session.append("assistant", [{"type": "text", "text": "Yes. " + "words " * 600}], stopReason="stop")
 
@@ -341,7 +341,7 @@ def test_a_summary_that_is_under_way_when_a_process_dies_is_in_the_file(session:
 
 
 class Endless:
-    """A model that speaks on and on, whatever length it was told."""
+    """A model that never ends its answer, ignoring the maximum length."""
 
     name, facts = "test:endless", Facts(200_000, 100, source="test")
 
@@ -351,10 +351,10 @@ class Endless:
             yield TextDelta(0, "word " * 10)
 
     async def close(self) -> None:
-        """It holds nothing."""
+        """Nothing to close."""
 
 
-def test_an_answer_that_does_not_end_is_ended_where_there_is_a_limit(session: Session) -> None:
+def test_an_endless_answer_is_cut_off_under_a_limit(session: Session) -> None:
     exploration, _ = explored(session, "x", "y", models=[Endless()], hooks=[], bounds=Bounds(tokens=3_000))
     assert [lane.state for lane in exploration.lanes] == ["done", "done"]
     assert exploration.spent.tokens < 3_000

@@ -64,9 +64,7 @@ def test_the_users_branches_index_stash_and_reflog_stay_as_they_are(project: Pat
     assert contents(project) == files
 
 
-def test_a_file_whose_name_git_distrusts_elsewhere_is_saved_and_comes_back(
-    project: Path, worktrees: LaneWorktrees
-) -> None:
+def test_a_file_name_that_git_refuses_elsewhere_is_saved_and_restored(project: Path, worktrees: LaneWorktrees) -> None:
     (project / "GIT~1").write_text("of the project\n")
     worktree = worktrees.make(RUN, 1)
     (Path(worktree.path) / "git~1").write_text("of the lane\n")
@@ -77,7 +75,7 @@ def test_a_file_whose_name_git_distrusts_elsewhere_is_saved_and_comes_back(
     assert (Path(worktree.path) / "git~1").read_text() == "of the lane\n", sorted(there)
 
 
-def test_all_worktrees_of_a_run_begin_with_the_same_files(project: Path, worktrees: LaneWorktrees) -> None:
+def test_all_worktrees_of_a_run_start_with_the_same_files(project: Path, worktrees: LaneWorktrees) -> None:
     first = worktrees.make(RUN, 1)
     (project / "a.txt").write_text("changed by the user meanwhile\n")
     second = worktrees.make(RUN, 2)
@@ -87,7 +85,7 @@ def test_all_worktrees_of_a_run_begin_with_the_same_files(project: Path, worktre
     assert (Path(other.path) / "a.txt").read_text() == "changed by the user meanwhile\n"
 
 
-def test_a_worktree_can_begin_as_another_one_is_now(worktrees: LaneWorktrees) -> None:
+def test_a_worktree_can_start_with_the_files_of_another(worktrees: LaneWorktrees) -> None:
     first = worktrees.make(RUN, 1)
     (Path(first.path) / "half.txt").write_text("half done\n")
     second = worktrees.make(RUN, 2, first)
@@ -129,7 +127,7 @@ def test_a_project_in_a_worktree_of_the_user_works(tmp_path: Path, project: Path
         (lambda folder: (folder.mkdir(), git(folder, "init", "-q")), "git commit --allow-empty"),
     ],
 )
-def test_where_no_worktree_can_be_made_the_next_step_is_named(tmp_path: Path, prepare, words: str) -> None:  # type: ignore[no-untyped-def]
+def test_errors_about_worktrees_name_the_next_step(tmp_path: Path, prepare, words: str) -> None:  # type: ignore[no-untyped-def]
     prepare(tmp_path / "bare")
     worktrees = LaneWorktrees(str(tmp_path / "home"), "session-1", str(tmp_path / "bare"))
     with pytest.raises(UsageError, match=words):
@@ -145,9 +143,7 @@ def test_a_project_that_its_repository_ignores_gets_no_empty_worktrees(tmp_path:
         worktrees.make(RUN, 1)
 
 
-def test_more_uncommitted_bytes_than_anyone_wants_sixteen_times_are_refused(
-    project: Path, worktrees: LaneWorktrees
-) -> None:
+def test_too_many_uncommitted_bytes_are_refused(project: Path, worktrees: LaneWorktrees) -> None:
     with open(project / "huge.bin", "wb") as file:
         file.truncate(600_000_000)  # a hole: it takes no room on the disk
     with pytest.raises(UsageError, match=r"ignore large files such as huge\.bin"):
@@ -159,7 +155,7 @@ def test_more_uncommitted_bytes_than_anyone_wants_sixteen_times_are_refused(
 # Work is never lost
 
 
-def test_removed_work_of_every_kind_comes_back_from_its_ref(
+def test_removed_work_of_every_kind_is_restored_from_its_ref(
     tmp_path: Path, project: Path, worktrees: LaneWorktrees
 ) -> None:
     worktree = worktrees.make(RUN, 1)
@@ -197,7 +193,7 @@ def test_commits_that_a_lane_made_stay_in_the_history_of_its_ref(project: Path, 
     assert [one.path for one in worktrees.files(worktree)] == ["c.txt"]
 
 
-def test_work_that_was_taken_back_is_still_in_the_history_of_the_ref(project: Path, worktrees: LaneWorktrees) -> None:
+def test_reverted_work_is_still_in_the_history_of_the_ref(project: Path, worktrees: LaneWorktrees) -> None:
     worktree = worktrees.make(RUN, 1)
     (Path(worktree.path) / "c.txt").write_text("c\n")
     saved = worktrees.save(worktree)
@@ -240,7 +236,7 @@ LaneWorktrees(*sys.argv[1:4]).make("0123abcd", 1)
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.1, 0.3, 0.6, 1.0])
-def test_a_worktree_that_was_being_made_when_the_process_was_killed_is_made_again(
+def test_an_incomplete_worktree_of_a_killed_process_is_created_again(
     tmp_path: Path, project: Path, worktrees: LaneWorktrees, seconds: float
 ) -> None:
     (project / ".gitattributes").write_text("*.slow filter=slow\n")
@@ -267,7 +263,7 @@ def test_a_worktree_that_was_being_made_when_the_process_was_killed_is_made_agai
     assert len(git(project, "worktree", "list").splitlines()) == 2
 
 
-def test_folders_that_no_record_names_are_saved_and_go(project: Path, worktrees: LaneWorktrees) -> None:
+def test_folders_that_no_record_names_are_saved_and_removed(project: Path, worktrees: LaneWorktrees) -> None:
     known, unknown = worktrees.make(RUN, 1), worktrees.make(RUN, 2)
     (Path(unknown.path) / "c.txt").write_text("c\n")
     assert worktrees.find_orphans([known]) == [unknown.path]
@@ -307,7 +303,7 @@ def test_a_record_that_names_anything_else_is_refused(tmp_path: Path, worktrees:
 
 
 @pytest.mark.parametrize("id", ["../../outside", "/tmp/outside", "a/b", "", "..", "x\0y"])
-def test_an_id_out_of_a_file_that_could_lead_elsewhere_is_refused(tmp_path: Path, project: Path, id: str) -> None:
+def test_a_session_id_with_path_parts_is_refused(tmp_path: Path, project: Path, id: str) -> None:
     with pytest.raises(UsageError, match="is not a valid session id"):
         LaneWorktrees(str(tmp_path / "home"), id, str(project))
 
@@ -315,7 +311,7 @@ def test_an_id_out_of_a_file_that_could_lead_elsewhere_is_refused(tmp_path: Path
 # Differences
 
 
-def test_differences_are_those_of_git_with_lines_added_and_removed(worktrees: LaneWorktrees) -> None:
+def test_diffs_are_those_of_git_with_lines_added_and_removed(worktrees: LaneWorktrees) -> None:
     worktree = worktrees.make(RUN, 1)
     folder = Path(worktree.path)
     (folder / "a.txt").write_text("one\nzwei\nthree\nfour\nfive\nsix\nseven\neight\nnine\nten\n")
@@ -340,9 +336,7 @@ def test_differences_are_those_of_git_with_lines_added_and_removed(worktrees: La
 # Into the project
 
 
-def test_the_work_of_a_worktree_comes_into_the_project_as_uncommitted_changes(
-    project: Path, worktrees: LaneWorktrees
-) -> None:
+def test_work_is_applied_to_the_project_as_uncommitted_changes(project: Path, worktrees: LaneWorktrees) -> None:
     worktree = worktrees.make(RUN, 1)
     work_in(Path(worktree.path))
     before = seen_by_user(project)
@@ -360,7 +354,7 @@ def test_the_work_of_a_worktree_comes_into_the_project_as_uncommitted_changes(
     assert worktrees.apply(worktree).files == (), "a second time there is nothing to do"
 
 
-def test_files_that_only_the_user_may_read_stay_so(project: Path, worktrees: LaneWorktrees) -> None:
+def test_private_files_stay_private(project: Path, worktrees: LaneWorktrees) -> None:
     (project / "a.txt").chmod(0o600)
     (project / "run.sh").chmod(0o600)
     worktree = worktrees.make(RUN, 1)
@@ -372,7 +366,7 @@ def test_files_that_only_the_user_may_read_stay_so(project: Path, worktrees: Lan
     assert (project / "run.sh").stat().st_mode & 0o777 == 0o700
 
 
-def test_what_the_user_changed_elsewhere_in_the_same_file_stays(project: Path, worktrees: LaneWorktrees) -> None:
+def test_changes_of_the_user_elsewhere_in_the_same_file_are_preserved(project: Path, worktrees: LaneWorktrees) -> None:
     worktree = worktrees.make(RUN, 1)
     lines = (project / "a.txt").read_text()
     (Path(worktree.path) / "a.txt").write_text(lines.replace("one\n", "ONE\n"))
@@ -381,7 +375,7 @@ def test_what_the_user_changed_elsewhere_in_the_same_file_stays(project: Path, w
     assert (project / "a.txt").read_text() == lines.replace("one\n", "ONE\n").replace("nine\n", "NINE\n")
 
 
-def test_what_is_at_odds_with_the_user_is_named_and_nothing_is_written(project: Path, worktrees: LaneWorktrees) -> None:
+def test_conflicts_with_the_user_are_listed_and_nothing_is_written(project: Path, worktrees: LaneWorktrees) -> None:
     worktree = worktrees.make(RUN, 1)
     folder = Path(worktree.path)
     (folder / "a.txt").write_text("by the lane\n")
@@ -415,7 +409,7 @@ def test_an_ignored_file_of_the_user_is_not_overwritten(project: Path, worktrees
     assert contents(project) == before
 
 
-def test_several_worktrees_come_together_or_not_at_all(project: Path, worktrees: LaneWorktrees) -> None:
+def test_several_worktrees_are_applied_together_or_not_at_all(project: Path, worktrees: LaneWorktrees) -> None:
     one, two, three = (worktrees.make(RUN, number) for number in (1, 2, 3))
     lines = (project / "a.txt").read_text()
     (Path(one.path) / "a.txt").write_text(lines.replace("one\n", "ONE\n"))
@@ -430,7 +424,7 @@ def test_several_worktrees_come_together_or_not_at_all(project: Path, worktrees:
     assert (project / "a.txt").read_text() == lines.replace("one\n", "ONE\n").replace("nine\n", "NINE\n")
 
 
-def test_when_a_file_cannot_be_written_the_project_is_as_it_was(project: Path, worktrees: LaneWorktrees) -> None:
+def test_a_failed_write_leaves_the_project_unchanged(project: Path, worktrees: LaneWorktrees) -> None:
     worktree = worktrees.make(RUN, 1)
     (Path(worktree.path) / "a.txt").write_text("by the lane\n")
     (Path(worktree.path) / "z.slow").write_text("by the lane\n")
@@ -457,7 +451,7 @@ def test_a_file_that_becomes_a_folder_and_back(project: Path, worktrees: LaneWor
     assert contents(project) == contents(folder)
 
 
-def test_a_file_on_one_side_and_a_folder_on_the_other_are_at_odds(project: Path, worktrees: LaneWorktrees) -> None:
+def test_a_file_and_a_folder_of_the_same_name_conflict(project: Path, worktrees: LaneWorktrees) -> None:
     one, two = worktrees.make(RUN, 1), worktrees.make(RUN, 2)
     (Path(one.path) / "thing").write_text("x\n")
     (Path(two.path) / "thing").mkdir()
@@ -467,7 +461,7 @@ def test_a_file_on_one_side_and_a_folder_on_the_other_are_at_odds(project: Path,
     assert not (project / "thing").exists()
 
 
-def test_a_worktree_is_a_value_that_goes_through_a_session() -> None:
+def test_a_worktree_record_round_trips_through_a_session() -> None:
     worktree = Worktree("/p", "/r", "b", "h", "f")
     assert msgspec.convert(msgspec.to_builtins(worktree), Worktree) == worktree
 
@@ -481,7 +475,7 @@ def test_a_worktree_is_a_value_that_goes_through_a_session() -> None:
     ],
     ids=["in a submodule", "added", "below files of the project"],
 )
-def test_what_no_tree_can_hold_keeps_its_folder(project: Path, worktrees: LaneWorktrees, work: str) -> None:
+def test_a_folder_with_work_that_git_cannot_store_is_kept(project: Path, worktrees: LaneWorktrees, work: str) -> None:
     git(project, "init", "-q", "sub")
     git(project / "sub", "commit", "-q", "--allow-empty", "-m", "x")
     git(project, "-c", "advice.addEmbeddedRepo=false", "add", "sub")
@@ -495,9 +489,7 @@ def test_what_no_tree_can_hold_keeps_its_folder(project: Path, worktrees: LaneWo
     assert os.path.isdir(worktree.path)
 
 
-def test_an_inner_repository_is_not_reported_as_written_into_the_project(
-    project: Path, worktrees: LaneWorktrees
-) -> None:
+def test_an_inner_repository_is_not_reported_as_applied(project: Path, worktrees: LaneWorktrees) -> None:
     worktree = worktrees.make(RUN, 1)
     git(Path(worktree.path), "init", "-q", "lib")
     git(Path(worktree.path) / "lib", "commit", "-q", "--allow-empty", "-m", "x")
@@ -543,9 +535,7 @@ LaneWorktrees(*sys.argv[2:5]).apply(msgspec.json.decode(sys.argv[5], type=Worktr
 """
 
 
-def test_whoever_is_killed_while_files_come_into_the_project_does_it_again(
-    tmp_path: Path, project: Path, worktrees: LaneWorktrees
-) -> None:
+def test_applying_files_can_be_repeated_after_a_kill(tmp_path: Path, project: Path, worktrees: LaneWorktrees) -> None:
     worktree = worktrees.make(RUN, 1)
     lines = (project / "a.txt").read_text().splitlines()
     (Path(worktree.path) / "a.txt").write_text("\n".join([*lines[:-1], "NINE"]) + "\n")
@@ -565,7 +555,7 @@ def test_whoever_is_killed_while_files_come_into_the_project_does_it_again(
     assert "ONE" in git(project, "show", f"refs/sessiontree/explore/{RUN}/before:a.txt"), "as it was before"
 
 
-def test_work_that_moves_the_folder_of_the_project_can_be_decided_about(tmp_path: Path, project: Path) -> None:
+def test_work_that_moves_the_project_folder_can_be_applied(tmp_path: Path, project: Path) -> None:
     worktrees = LaneWorktrees(str(tmp_path / "home"), "session-1", str(project / "src"))
     first, second = worktrees.make(RUN, 1), worktrees.make(RUN, 2)
     git(Path(first.path), "mv", "src", "lib")

@@ -6,7 +6,7 @@ from typing import Any
 
 from sessiontree.export import BranchSelection, Format, Redactor, export
 from sessiontree.session.session import Session
-from tests.builders import entry, header, opened, said
+from tests.builders import entry, header, message_line, opened
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 
@@ -45,8 +45,8 @@ EVERYTHING = b"".join(
         ),
         message("e5", "e4", "toolResult", [text("no such file")], toolCallId="c1", toolName="bash", isError=True),
         message("e6", "e5", "assistant", [text("a fork stands here")]),
-        said("b1", "e6", "the road not taken"),
-        said("b2", "b1", "what came of it", role="assistant"),
+        message_line("b1", "e6", "the road not taken"),
+        message_line("b2", "b1", "what came of it", role="assistant"),
         entry("leaf", "l1", "e6", targetId="e6"),
         entry("branch_summary", "e7", "e6", fromId="b2", summary="the other road was long"),
         message(

@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 import pytest
 
 from sessiontree.export import export
-from tests.builders import chain, entry, header, opened, said
+from tests.builders import chain, entry, header, message_line, opened
 from tests.export.conversations import EVERYTHING, PIXEL, call, exported, message, text
 
 OURS = frozenset(
@@ -213,7 +213,7 @@ def test_invisible_marks_become_visible_and_broken_characters_are_replaced() -> 
 
 def test_a_line_of_a_megabyte_is_shown_completely() -> None:
     line = "x<" * 500_000
-    assert line.replace("<", "&lt;") in exported(header() + said("a", None, line), "html")
+    assert line.replace("<", "&lt;") in exported(header() + message_line("a", None, line), "html")
 
 
 def test_only_valid_images_of_four_types_are_shown() -> None:
@@ -235,12 +235,14 @@ def test_only_valid_images_of_four_types_are_shown() -> None:
 
 
 def test_unusual_ids_do_not_collide() -> None:
-    page = Page(exported(header() + said("a b") + said("a.b", "a b") + said("a<b", "a.b"), "html"))
+    page = Page(
+        exported(header() + message_line("a b") + message_line("a.b", "a b") + message_line("a<b", "a.b"), "html")
+    )
     assert len([id for id in page.ids if id.startswith("entry-a")]) == 3
 
 
 def test_an_entry_that_was_replaced_is_shown_and_marked() -> None:
-    data = header() + said("a", None, "the earlier one") + said("a", None, "the later one")
+    data = header() + message_line("a", None, "the earlier one") + message_line("a", None, "the later one")
     page = Page(exported(data, "html", "all"))
     assert "the earlier one" in page.text
     assert "replaced by a later entry" in page.text
@@ -251,9 +253,9 @@ def test_a_session_without_entries_has_a_page() -> None:
 
 
 def test_thousands_of_nested_branches_do_not_exhaust_the_stack() -> None:
-    lines = [said("r0")]
+    lines = [message_line("r0")]
     for at in range(2000):
-        lines += [said(f"r{at + 1}", f"r{at}"), said(f"x{at}", f"r{at}")]
+        lines += [message_line(f"r{at + 1}", f"r{at}"), message_line(f"x{at}", f"r{at}")]
     page = exported(header() + b"".join(lines), "html", "all")
     assert page.count("<article") == 4001
 

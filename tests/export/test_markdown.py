@@ -8,7 +8,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from sessiontree.export.markdown import fenced, prose
-from tests.builders import header, said
+from tests.builders import header, message_line
 from tests.export.conversations import EVERYTHING, call, exported, message, text
 
 
@@ -40,7 +40,7 @@ def test_the_complete_conversation_is_there_and_only_our_html() -> None:
 
 def test_html_in_a_message_is_text() -> None:
     for words in ("<script>x</script>", "</details>", "<!-- x", "a <b>c</b>", "`<i>` and ``<u>``", "> <div>", "- <p>"):
-        document = exported(header() + said("a", None, words), "md")
+        document = exported(header() + message_line("a", None, words), "md")
         assert html_in(document) <= {"sub", "code"}, words
 
 
@@ -52,14 +52,16 @@ def test_a_fence_is_longer_than_any_fence_within() -> None:
 
 def test_code_in_a_message_stays_code_wherever_its_fence_is() -> None:
     for opening, closing in (("```js", "```"), ("  ~~~~", "~~~~"), ("- ```html", "  ```"), ("    ```", "    ```")):
-        document = exported(header() + said("a", None, f"x\n{opening}\n<b>&amp;</b>\n{closing}\nafter <i>"), "md")
+        document = exported(
+            header() + message_line("a", None, f"x\n{opening}\n<b>&amp;</b>\n{closing}\nafter <i>"), "md"
+        )
         code = [token.content.strip() for token in tokens(document) if token.type == "fence"]
         assert code == ["<b>&amp;</b>"]
         assert html_in(document) <= {"sub"}
 
 
 def test_a_fence_that_is_never_closed_ends_with_its_message() -> None:
-    data = header() + said("a", None, "```\nnever closed") + said("b", "a", "# next", role="assistant")
+    data = header() + message_line("a", None, "```\nnever closed") + message_line("b", "a", "# next", role="assistant")
     found = tokens(exported(data, "md"))
     headings = [found[at + 1].content for at, token in enumerate(found) if token.type == "heading_open"]
     assert headings[-2:] == ["User", "Assistant"]
@@ -68,7 +70,9 @@ def test_a_fence_that_is_never_closed_ends_with_its_message() -> None:
 def test_headings_of_a_message_are_not_headings_of_the_document() -> None:
     for words in ("# one", "text\n====", "text\n---", "> ## two", "- # three", "1. ### four"):
         found = [
-            token for token in tokens(exported(header() + said("a", None, words), "md")) if "heading_open" in token.type
+            token
+            for token in tokens(exported(header() + message_line("a", None, words), "md"))
+            if "heading_open" in token.type
         ]
         assert len(found) == 2, words
 
@@ -83,7 +87,7 @@ def test_images_and_unusual_links_of_a_message_become_text() -> None:
         "<javascript:alert(1)>",
         "`a ![x](http://y) b",
     ):
-        for token in tokens(exported(header() + said("a", None, words), "md")):
+        for token in tokens(exported(header() + message_line("a", None, words), "md")):
             assert token.type != "image", words
             assert "javascript" not in str(token.attrs.get("href", "")), words
     assert any(token.type == "link_open" for token in tokens(prose("[x](https://example.com)")))
@@ -99,7 +103,7 @@ def test_long_output_is_folded_and_short_output_is_not() -> None:
 
 
 def test_titles_and_labels_cannot_break_their_line() -> None:
-    document = exported(header(sessiontree=1, title="# a\n\n<b> | *x* [y](z)") + said("a"), "md")
+    document = exported(header(sessiontree=1, title="# a\n\n<b> | *x* [y](z)") + message_line("a"), "md")
     first = tokens(document)[1]
     assert first.content
     assert html_in(document) <= {"sub"}

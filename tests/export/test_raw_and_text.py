@@ -11,7 +11,7 @@ import pytest
 from sessiontree.export import BRANCHES, FORMATS, export
 from sessiontree.secrets.redact import Redactor
 from sessiontree.session.session import Session
-from tests.builders import opened, said
+from tests.builders import message_line, opened
 from tests.export.conversations import EVERYTHING, exported
 
 CORPUS = sorted((Path(__file__).parents[1] / "corpus").rglob("*.jsonl"))
@@ -62,7 +62,7 @@ def test_jsonl_of_the_active_branch_has_its_lines_byte_for_byte_and_opens_again(
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_every_corpus_file_exports_in_every_format(path: Path) -> None:
-    session = opened(path.read_bytes() or said("a"))
+    session = opened(path.read_bytes() or message_line("a"))
     for format in FORMATS:
         for branch in BRANCHES:
             assert b"".join(export(session, format, branch=branch, redactor=Redactor("/home/ada"))).decode()
@@ -74,9 +74,9 @@ def reopened(session: Session, data: bytes) -> Session:
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_the_lines_of_every_corpus_file_open_at_the_same_current_entry(path: Path) -> None:
-    session = opened(path.read_bytes() or said("a"))
+    session = opened(path.read_bytes() or message_line("a"))
     whole = exported_bytes(session, "all")
-    assert whole == (path.read_bytes() or said("a"))
+    assert whole == (path.read_bytes() or message_line("a"))
     if session.leaf is not None:
         again = reopened(session, exported_bytes(session, "active"))
         assert messages(again) == messages(session)

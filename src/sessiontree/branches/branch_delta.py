@@ -54,7 +54,7 @@ class BranchDelta(Struct, frozen=True):
         return messages_in(apply_edits(self.items))
 
     def entries(self) -> list[Entry]:
-        """Entries of its lines."""
+        """Entries of this part, parsed from its lines."""
         return self.session.journal.entries(self.nodes)
 
 

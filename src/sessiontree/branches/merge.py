@@ -119,7 +119,7 @@ def merge(
     found = msgspec.structs.replace(found, messages=len(messages))
     if how == "append":
         return write_replay(session, found, complete_pairs(theirs.items, theirs.lead), theirs, ours, dry_run=dry_run)
-    return _summarise(session, found, theirs, ours, SummaryOptions() if options is None else options, dry_run=dry_run)
+    return _summarize(session, found, theirs, ours, SummaryOptions() if options is None else options, dry_run=dry_run)
 
 
 def already_merged(found: Merged, record: str) -> Merged:
@@ -173,7 +173,7 @@ def write_replay(
     return msgspec.structs.replace(found, brought=tuple(dict.fromkeys(brought)), entry=entry)
 
 
-def _summarise(
+def _summarize(
     session: Session, found: Merged, theirs: BranchDelta, ours: BranchDelta, options: SummaryOptions, *, dry_run: bool
 ) -> Merged:
     chosen_options = options

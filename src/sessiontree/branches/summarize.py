@@ -52,7 +52,7 @@ _NEARLY_FULL = 0.9
 
 
 class SummaryOptions(Struct, frozen=True):
-    """Options for a summary."""
+    """How `leave` and `merge` summarize a branch."""
 
     instructions: str | None = None
     only_instructions: bool = False

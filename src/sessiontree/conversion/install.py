@@ -76,15 +76,14 @@ def carry_out(session: Session, plan: Plan) -> Session:
         staged = StagedFile(plan.path, _converted(session, plan.request, plan.id).lines)
         try:
             _verify(session, staged.location, plan)
+            # The related folder first: if copying fails, no session is published without its related files.
             if plan.related_folder is not None:
                 _copy_folder(*plan.related_folder)
             staged.publish()
         finally:
             staged.discard()
     except OSError as error:
-        raise WriteError(
-            f"{plan.path}: could not be written: {error.strerror or error}; nothing was left behind"
-        ) from error
+        raise WriteError(f"{plan.path}: could not be written: {error.strerror or error}; no file was left") from error
     return open(plan.path, dialect=plan.request.to)
 
 

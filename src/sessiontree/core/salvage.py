@@ -1,8 +1,8 @@
 """Find the complete records in a damaged line.
 
 Programs that die or race while writing leave several kinds of damage: two records on one line, the start of a record
-with a complete record glued to it, runs of NUL bytes where a file system lost a page, a line cut short. `salvage` finds
-every complete record and classifies the bytes between them. The dialect decides which objects are records.
+directly before a complete record, a truncated line, or a run of NUL bytes where a file system lost a page. `salvage`
+finds every complete record and classifies the bytes between them. The dialect decides which objects are records.
 
 The time is linear in the length of the line, whatever it contains: each failed attempt uses part of a budget, and when
 the budget is exhausted, the rest of the line counts as damage.
@@ -28,8 +28,8 @@ BOM = b"\xef\xbb\xbf"
 _BLANK = re.compile(r"[ \t\r\n]*")
 _NULS = re.compile(r"[\x00 \t\r\n]*\x00[\x00 \t\r\n]*")
 _OBJECT_START = re.compile(r'\{\s*"')
-# Matches what follows an object nested in another one. Such an object may look like a record (an agent often prints
-# session files in tool output), but it is only data of the enclosing object, which is damaged.
+# Matches what follows an object nested in another one. Such an object may look like a record: agents often print
+# session files in tool output. But it is only data of the enclosing object, which is damaged.
 _INSIDE_ANOTHER = re.compile(r"\s*[,\]}]")
 # Sizes of the slices given to the decoder, 0 for the rest of the line: see `_try_decode`.
 _WINDOWS = (4096, 256 * 1024, 0)

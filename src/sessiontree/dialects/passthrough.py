@@ -4,12 +4,12 @@ An encoder encodes an entry, decodes the lines again and compares: `build_passth
 and `restore_entry` restores it when the lines are decoded later. The parts:
 
 * `id`: the entry's id, where the line has another one;
-* `entry`: the whole entry (`type` and fields), where the line holds something else;
+* `entry`: the complete entry (`type` and fields), where the line holds something else;
 * `fields`, `message`: fields of the entry and of its message to set;
 * `without`: names of fields to remove, of the entry (`item`), its `message` and its carried data (`rider`);
 * for the content of the message, in this order: `text` (it was a plain string), `blocks` (a delta for each changed
-  block, see `json_delta`), `order` (where each block was), `insert`, `replace` (whole blocks by position) and `merge`
-  (fields of single blocks). New lines have only the first four; older versions wrote the last two.
+  block, see `json_delta`), `order` (where each block was), `insert`, `replace` (blocks by position) and `merge` (fields
+  of single blocks). New lines have only the first four; older versions wrote the last two.
 
 `part`, `plain` and `after` are marks of Claude Code's lines. Everything else is *carried*: it stays on the entry in the
 same field, and the next encoder writes it again, whatever its format. A client's own data is carried under the client's
@@ -72,7 +72,7 @@ def build_passthrough(
     """Build passthrough data for lines that decode to `decoded`, so that `restore_entry` returns `entry`.
 
     `left_out` are the positions of content blocks that the lines do not have, `order` the positions of those they have.
-    `is_reworded` stores the whole entry: the lines only paraphrase it.
+    `is_reworded` stores the complete entry: the lines only paraphrase it.
     """
     fields = {name: value for name, value in entry.fields.items() if name != PASSTHROUGH}
     carried, decoded_carried = entry.fields.get(PASSTHROUGH, {}), _object(decoded.fields, PASSTHROUGH)
@@ -143,11 +143,11 @@ def restore_entry(entry: CanonicalEntry, found: Mapping[str, Any]) -> CanonicalE
     id = id if isinstance(id, str) and id else entry.id
     aliases = (*entry.aliases, entry.id) if id != entry.id and entry.id else entry.aliases
     carried = {name: value for name, value in found.items() if name not in PARTS}
-    whole = found.get("entry")
-    if isinstance(whole, dict) and isinstance(whole.get("type"), str):
-        fields = {name: value for name, value in whole.items() if name != "type"}
+    stored = found.get("entry")
+    if isinstance(stored, dict) and isinstance(stored.get("type"), str):
+        fields = {name: value for name, value in stored.items() if name != "type"}
         fields |= {PASSTHROUGH: carried} if carried else {}
-        return CanonicalEntry(whole["type"], fields, id, entry.timestamp, aliases)
+        return CanonicalEntry(stored["type"], fields, id, entry.timestamp, aliases)
     without = _object(found, "without")
     fields = _without(entry.fields, without.get("item"))
     carried = _without(_object(fields, PASSTHROUGH), without.get("rider")) | carried

@@ -1,7 +1,7 @@
 """Which lines stay when a session is truncated to its last compaction: the part that several dialects share.
 
-A client that loads only what follows the last compaction still needs the first lines (they have the folder, the date
-and, without a title, the name of the session) and the metadata lines. Unknown line types always stay.
+A client that loads only what follows the last compaction still needs the metadata lines and the first lines: they have
+the folder, the date and, without a title, the name of the session. Unknown line types always stay.
 """
 
 from __future__ import annotations

@@ -34,11 +34,11 @@ def render_messages(turns: Sequence[Turn], notes: list[str]) -> list[JsonObject]
     for turn in rename_tools(turns, LIMITS, notes):
         match turn:
             case UserTurn():
-                _say(messages, "user", [_shown(block) for block in turn.blocks])
+                _append(messages, "user", [_content_block(block) for block in turn.blocks])
             case ResultsTurn():
-                _say(messages, "user", _results(turn.answers))
+                _append(messages, "user", _results(turn.answers))
             case AssistantTurn():
-                _say_as_assistant(messages, _spoken_blocks(turn, notes), notes)
+                _append_assistant(messages, _assistant_blocks(turn, notes), notes)
             case _:
                 assert_never(turn)
     _begin_with_user(messages, notes)
@@ -46,20 +46,20 @@ def render_messages(turns: Sequence[Turn], notes: list[str]) -> list[JsonObject]
     return messages
 
 
-def _say(messages: list[JsonObject], role: str, blocks: list[JsonObject]) -> None:
+def _append(messages: list[JsonObject], role: str, blocks: list[JsonObject]) -> None:
     if messages and messages[-1]["role"] == role:
         messages[-1]["content"] += blocks
     else:
         messages.append({"role": role, "content": blocks})
 
 
-def _say_as_assistant(messages: list[JsonObject], blocks: list[JsonObject], notes: list[str]) -> None:
+def _append_assistant(messages: list[JsonObject], blocks: list[JsonObject], notes: list[str]) -> None:
     if not blocks:
         return
     if messages and _would_bury_thinking(messages[-1], blocks):
-        _say(messages, "user", [{"type": "text", "text": NO_USER_BETWEEN}])
+        _append(messages, "user", [{"type": "text", "text": NO_USER_BETWEEN}])
         notes.append("A user text was put between two assistant messages to keep the thinking of the second.")
-    _say(messages, "assistant", blocks)
+    _append(messages, "assistant", blocks)
 
 
 def _begin_with_user(messages: list[JsonObject], notes: list[str]) -> None:
@@ -75,7 +75,7 @@ def _trim_last_assistant(messages: list[JsonObject]) -> None:
             last["text"] = last["text"].rstrip()
 
 
-def _shown(block: UserBlock) -> JsonObject:
+def _content_block(block: UserBlock) -> JsonObject:
     match block:
         case Text():
             return {"type": "text", "text": block.text}
@@ -88,12 +88,12 @@ def _shown(block: UserBlock) -> JsonObject:
 
 def _results(answers: Sequence[Answer]) -> list[JsonObject]:
     """Result blocks, then the images that are not allowed in an error result."""
-    pictures = [_shown(block) for answer in answers if answer.is_error for block in _images(answer)]
+    pictures = [_content_block(block) for answer in answers if answer.is_error for block in _images(answer)]
     return [_result(answer) for answer in answers] + pictures
 
 
 def _result(answer: Answer) -> JsonObject:
-    content = [_shown(block) for block in answer.blocks if not (answer.is_error and isinstance(block, Image))]
+    content = [_content_block(block) for block in answer.blocks if not (answer.is_error and isinstance(block, Image))]
     result: JsonObject = {
         "type": "tool_result",
         "tool_use_id": answer.call_id,
@@ -108,16 +108,18 @@ def _images(answer: Answer) -> list[Image]:
     return [block for block in answer.blocks if isinstance(block, Image)]
 
 
-def _spoken_blocks(turn: AssistantTurn, notes: list[str]) -> list[JsonObject]:
+def _assistant_blocks(turn: AssistantTurn, notes: list[str]) -> list[JsonObject]:
     own_thinking = is_from_claude(turn)
-    spoken = [rendered for block in turn.blocks if (rendered := _spoken(block, own_thinking, notes)) is not None]
-    while spoken and spoken[-1]["type"] in THINKING_TYPES:
-        spoken.pop()
+    blocks = [
+        rendered for block in turn.blocks if (rendered := _assistant_block(block, own_thinking, notes)) is not None
+    ]
+    while blocks and blocks[-1]["type"] in THINKING_TYPES:
+        blocks.pop()
         notes.append("A thinking block with nothing after it was left out.")
-    return spoken
+    return blocks
 
 
-def _spoken(block: AssistantBlock, own_thinking: bool, notes: list[str]) -> JsonObject | None:
+def _assistant_block(block: AssistantBlock, own_thinking: bool, notes: list[str]) -> JsonObject | None:
     match block:
         case Text():
             return {"type": "text", "text": block.text}

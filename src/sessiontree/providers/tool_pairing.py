@@ -1,7 +1,7 @@
 """Pair tool calls with results: every call gets exactly one result, directly after the turn with the call.
 
-Calls and results are matched by id alone. Afterwards every id is unique, the results of a turn are in recorded order
-with the generated ones last, and user messages between call and result come after them.
+Calls and results are matched by id alone. Afterwards every id is unique. The results of a turn are in recorded order
+with the generated ones last, and user messages between a call and its result come after the results.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def pair_results(turns: Sequence[Turn], unanswered: Unanswered, notes: list[str]
         case "complete":
             kept = calls
         case "strip":
-            kept = {place: call for place, call in calls.items() if place in matches.answers}
+            kept = {position: call for position, call in calls.items() if position in matches.answers}
         case _:
             assert_never(unanswered)
     _note_unanswered(calls, matches.answers, unanswered, notes)
@@ -109,10 +109,10 @@ def _match_one_id(call_id: str, events: Iterable[CallPosition | FoundResult], ma
     early: list[FoundResult] = []
     surplus = 0
     for _, run in groupby(events, key=type):
-        places, answers = _split(run)
-        if places:
-            calls += places
-            open_calls = places
+        positions, answers = _split(run)
+        if positions:
+            calls += positions
+            open_calls = positions
         elif not calls:
             early = answers
         else:
@@ -122,35 +122,35 @@ def _match_one_id(call_id: str, events: Iterable[CallPosition | FoundResult], ma
     if not calls:
         matches.dropped.extend(f"The result for {quoted(call_id)} was dropped: no such call." for _ in early)
         return
-    never_answered = [place for place in calls if place not in matches.answers]
+    never_answered = [position for position in calls if position not in matches.answers]
     matches.answers.update(zip(never_answered, early, strict=False))
     surplus += max(0, len(early) - len(never_answered))
     matches.dropped.extend(f"A second result for {quoted(call_id)} was dropped." for _ in range(surplus))
 
 
 def _split(run: Iterable[CallPosition | FoundResult]) -> tuple[list[CallPosition], list[FoundResult]]:
-    places: list[CallPosition] = []
+    positions: list[CallPosition] = []
     answers: list[FoundResult] = []
     for event in run:
         match event:
             case CallPosition():
-                places.append(event)
+                positions.append(event)
             case FoundResult():
                 answers.append(event)
             case _:
                 assert_never(event)
-    return places, answers
+    return positions, answers
 
 
 def _note_moves(turns: Sequence[Turn], found: Mapping[CallPosition, FoundResult], notes: list[str]) -> None:
-    last_spoken = -1
-    previous_spoken: list[int] = []
+    last_message = -1
+    previous_messages: list[int] = []
     for index, turn in enumerate(turns):
-        previous_spoken.append(last_spoken)
+        previous_messages.append(last_message)
         if not isinstance(turn, ResultsTurn):
-            last_spoken = index
-    for place, answer in found.items():
-        if previous_spoken[answer.turn] != place.turn:
+            last_message = index
+    for position, answer in found.items():
+        if previous_messages[answer.turn] != position.turn:
             notes.append(f"The result for {quoted(answer.answer.call_id)} was moved after its call.")
 
 
@@ -161,8 +161,8 @@ def _note_unanswered(
     notes: list[str],
 ) -> None:
     done = "was answered as unknown" if unanswered == "complete" else "was removed"
-    for place, call in calls.items():
-        if place not in answers:
+    for position, call in calls.items():
+        if position not in answers:
             notes.append(f"The call {quoted(call.id)} of {quoted(call.name)} has no result and {done}.")
 
 
@@ -172,14 +172,14 @@ def _unique_ids(calls: Mapping[CallPosition, ToolCall], notes: list[str]) -> dic
     # A counter per id: with a model that names every call "call_0", a search from 2 each time would be quadratic.
     numbers: dict[str, Iterator[int]] = {}
     ids: dict[CallPosition, str] = {}
-    for place, call in calls.items():
+    for position, call in calls.items():
         if call.id not in numbers:
             numbers[call.id] = count(2)
-            ids[place] = call.id
+            ids[position] = call.id
             continue
         unique = next(name for n in numbers[call.id] if (name := f"{call.id}_{n}") not in taken)
         taken.add(unique)
-        ids[place] = unique
+        ids[position] = unique
         notes.append(f"The call id {quoted(call.id)} was used again and became {quoted(unique)}.")
     return ids
 
@@ -190,19 +190,19 @@ def _answered_turn(
     """The turn with its calls renamed or removed, followed by its results; empty if no block is left."""
     blocks: list[AssistantBlock] = []
     answers: list[tuple[float, Answer]] = []
-    for position, block in enumerate(turn.blocks):
-        place = CallPosition(index, position)
+    for block_index, block in enumerate(turn.blocks):
+        position = CallPosition(index, block_index)
         if not isinstance(block, ToolCall):
             blocks.append(block)
-        elif place in ids:
-            blocks.append(ToolCall(ids[place], block.name, block.arguments, block.thought_signature))
-            came = found.get(place)
-            answers.append((inf if came is None else came.turn, _answer(ids[place], came)))
+        elif position in ids:
+            blocks.append(ToolCall(ids[position], block.name, block.arguments, block.thought_signature))
+            result = found.get(position)
+            answers.append((inf if result is None else result.turn, _answer(ids[position], result)))
     if not blocks:
         return []
-    spoken = AssistantTurn(tuple(blocks), turn.api, turn.provider, turn.model, turn.response_id)
+    assistant = AssistantTurn(tuple(blocks), turn.api, turn.provider, turn.model, turn.response_id)
     answers.sort(key=lambda pair: pair[0])
-    return [spoken, ResultsTurn(tuple(answer for _, answer in answers))] if answers else [spoken]
+    return [assistant, ResultsTurn(tuple(answer for _, answer in answers))] if answers else [assistant]
 
 
 def _answer(call_id: str, found: FoundResult | None) -> Answer:

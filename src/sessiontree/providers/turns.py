@@ -127,12 +127,12 @@ def _add_assistant(turns: list[Turn], turn: AssistantTurn) -> None:
     """
     if not turn.blocks:
         return
-    for place in reversed(range(len(turns))):
-        earlier = turns[place]
+    for index in reversed(range(len(turns))):
+        earlier = turns[index]
         if isinstance(earlier, ResultsTurn):
             continue
         if isinstance(earlier, AssistantTurn) and turn.response_id and turn.response_id == earlier.response_id:
-            turns[place] = msgspec.structs.replace(earlier, blocks=earlier.blocks + turn.blocks)
+            turns[index] = msgspec.structs.replace(earlier, blocks=earlier.blocks + turn.blocks)
             return
         break
     turns.append(turn)
@@ -140,21 +140,21 @@ def _add_assistant(turns: list[Turn], turn: AssistantTurn) -> None:
 
 def _assistant_turn(message: Assistant, notes: list[str]) -> AssistantTurn:
     blocks = tuple(
-        spoken for block in blocks_of(message.content) if (spoken := _spoken_block(block, notes)) is not None
+        converted for block in blocks_of(message.content) if (converted := _assistant_block(block, notes)) is not None
     )
     return AssistantTurn(blocks, message.api, message.provider, message.model, message.response_id)
 
 
-def _spoken_block(block: Block, notes: list[str]) -> AssistantBlock | None:
+def _assistant_block(block: Block, notes: list[str]) -> AssistantBlock | None:
     match block:
         case Text():
-            return _spoken_text(block, notes)
+            return _assistant_text(block, notes)
         case Thinking():
-            return _spoken_thinking(block)
+            return _assistant_thinking(block)
         case RedactedThinking():
             return block if block.data.isascii() else RedactedThinking()
         case ToolCall():
-            return _spoken_call(block, notes)
+            return _assistant_call(block, notes)
         case Image() | OtherBlock():
             _note_left_out(block, "an assistant message", notes)
             return None
@@ -162,7 +162,7 @@ def _spoken_block(block: Block, notes: list[str]) -> AssistantBlock | None:
             assert_never(block)
 
 
-def _spoken_text(block: Text, notes: list[str]) -> Text | None:
+def _assistant_text(block: Text, notes: list[str]) -> Text | None:
     text = _text(block.text, notes)
     if text is None or text.text != block.text:
         return text
@@ -173,7 +173,7 @@ def _sendable_signature(signature: str | None) -> str | None:
     return signature if signature and signature.isascii() else None
 
 
-def _spoken_thinking(block: Thinking) -> Thinking:
+def _assistant_thinking(block: Thinking) -> Thinking:
     thinking = sendable_text(block.thinking)
     signature = block.thinking_signature
     # A signature is valid only for the exact text.
@@ -182,7 +182,7 @@ def _spoken_thinking(block: Thinking) -> Thinking:
     return Thinking(thinking, signature, block.redacted)
 
 
-def _spoken_call(call: ToolCall, notes: list[str]) -> ToolCall:
+def _assistant_call(call: ToolCall, notes: list[str]) -> ToolCall:
     arguments = sendable_json(call.arguments)
     if arguments != call.arguments:
         notes.append(f"Arguments of the call {quoted(call.id)} that JSON in UTF-8 cannot hold were replaced.")
@@ -205,11 +205,11 @@ def _user_blocks(
         case CustomText():
             return _shown_blocks(blocks_of(message.content), "a custom message", notes)
         case BashExecution():
-            return () if message.exclude_from_context else _told(command_text(message), notes)
+            return () if message.exclude_from_context else _text_blocks(command_text(message), notes)
         case CompactionSummary():
-            return () if is_blank(message.summary) else _told(compaction_text(message.summary), notes)
+            return () if is_blank(message.summary) else _text_blocks(compaction_text(message.summary), notes)
         case BranchSummaryText():
-            return () if is_blank(message.summary) else _told(branch_text(message.summary), notes)
+            return () if is_blank(message.summary) else _text_blocks(branch_text(message.summary), notes)
         case OtherMessage():
             return _other_blocks(message, notes)
         case _:
@@ -220,7 +220,7 @@ def _other_blocks(message: OtherMessage, notes: list[str]) -> tuple[UserBlock, .
     """Convert a message of a nonstandard role: a known role of another agent, or else its text."""
     if message.kind == "pythonExecution" and _string_field(message.fields, "code") is not None:
         execution = convert_fields(BashExecution, {**message.fields, "command": message.fields["code"]})
-        return () if execution.exclude_from_context else _told(python_text(execution), notes)
+        return () if execution.exclude_from_context else _text_blocks(python_text(execution), notes)
     if message.kind == "fileMention" and isinstance(message.fields.get("files"), list):
         mentioned = [block for file in message.fields["files"] for block in _file_blocks(file)]
         return _shown_blocks(mentioned, "a file mention", notes)
@@ -265,7 +265,7 @@ def _text(text: str, notes: list[str]) -> Text | None:
     return None if is_blank(text) else Text(_cleaned(text, notes))
 
 
-def _told(text: str, notes: list[str]) -> tuple[UserBlock, ...]:
+def _text_blocks(text: str, notes: list[str]) -> tuple[UserBlock, ...]:
     return (Text(_cleaned(text, notes)),)
 
 

@@ -241,6 +241,8 @@ class Session(Reader):
             arrived, self._unreported = self._unreported, []
             ids = [self._journal.tree.ids[node] for node in arrived]
             entries = self._journal.entries(arrived) if self._listeners else []
+        # Outside the mutex, so that a slow listener does not block other threads; a copy, because a listener may remove
+        # itself.
         for entry in entries:
             for listener in list(self._listeners):
                 listener(entry)
@@ -417,7 +419,7 @@ class Session(Reader):
             raise ConflictError(
                 f"{self.location}: other processes kept writing during the rewrite; nothing was written"
             )
-        if batch.overwrites or batch.rewrite is not None:
+        if batch.overwrites or batch.rewrite is not None:  # the index describes the old bytes
             self._journal = Journal(store, journal.dialect, self._repository.blobs)
         self._journal.refresh()
         self._unsynced = True
@@ -479,6 +481,7 @@ class Session(Reader):
         id = new_entry_id(journal.tree.node_of)
         line, complete_line = self._line(kind, id, parent, fields)
         if creates_file(self._options.appear, kind, fields):
+            # One atomic creation with everything so far: the file never exists without its first message.
             self._pending.create([read_bytes(memory, 0, journal.size), line])
             journal.store, self._pending = self._pending, None
         else:

@@ -39,7 +39,7 @@ class FileBlobs:
         name = blob_name(data)
         path = self._path(name)
         try:
-            if self.get(name) is not None:
+            if self.get(name) is not None:  # reads and verifies an existing blob: a damaged one must not be reused
                 return name
         except DamagedError:
             self._os_calls.unlink(path)  # `data` is the correct content of this name, so it replaces the damaged file

@@ -119,9 +119,11 @@ class FileStore:
         flock(self._writer, LOCK_UN)
 
     def replace(self, data: Iterable[bytes], expected_size: int) -> str:
-        # Order: write and fsync the new content under a temporary name (slow, so without the lock), then take the lock
-        # and check that nothing was appended meanwhile, keep the old file under the backup's name (a hard link costs
-        # no copy), rename, and fsync the folder. A crash at any point leaves the old or the new file, both complete.
+        # The order matters: a crash at any point leaves the old or the new file, both complete.
+        # 1. Write and fsync the new content under a temporary name. This is slow, so it happens without the lock.
+        # 2. Take the lock and check that nothing was appended meanwhile.
+        # 3. Keep the old file under the backup's name, as a hard link (no copy).
+        # 4. Rename the new file over the path, and fsync the folder.
         backup = f"{self.location}.{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.urandom(2).hex()}.bak"
         try:
             temporary = write_temporary(self.location, data, self._os_calls)
@@ -139,14 +141,14 @@ class FileStore:
         except OSError as error:
             raise WriteError(f"{self.location}: cannot rewrite: {error.strerror}; nothing was changed") from error
         finally:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # after the rename this name no longer exists
                 self._os_calls.unlink(temporary)
         sync_folder(os.path.dirname(self.location), self._os_calls)
         self.close()  # our descriptors still refer to the old file; the next use opens the new one
         return backup
 
     def start_sync(self) -> None:
-        if self._writer >= 0:
+        if self._writer >= 0:  # the appended bytes start at the size before the append
             self._os_calls.start_writeback(self._writer, self._locked_size)
 
     def sync(self) -> None:
@@ -228,7 +230,7 @@ class FileStore:
         except OSError as failed:
             written, cause, error = 0, failed.strerror or str(failed), failed
         state = _UNCHANGED
-        if written:
+        if written:  # restore the old bytes, so that no mixture of old and new is left
             try:
                 if self._os_calls.pwrite(fd, expected[:written], offset) != written:
                     state = f"bytes {offset} to {offset + written} are new, the rest is old"

@@ -19,8 +19,6 @@ from sessiontree.models.script import ErrorKind, ScriptCall, ScriptTurn, pieces
 
 
 class ServerSentEvent(NamedTuple):
-    """One server-sent event."""
-
     event: str | None
     data: JsonObject | str
 
@@ -282,18 +280,18 @@ class OpenAIResponses(_OpenAI):
             item = {"type": "reasoning", "id": f"rs_{request.number}", "summary": [part]}
             yield {**item, "encrypted_content": turn.signature}, deltas
         if turn.text is not None:
-            whole = {"type": "output_text", "text": turn.text, "annotations": []}
+            content = {"type": "output_text", "text": turn.text, "annotations": []}
             deltas = [
-                {"type": "response.content_part.added", "content_index": 0, "part": {**whole, "text": ""}},
+                {"type": "response.content_part.added", "content_index": 0, "part": {**content, "text": ""}},
                 *(
                     {"type": "response.output_text.delta", "content_index": 0, "delta": text, "logprobs": []}
                     for text in pieces(turn.text, turn.piece)
                 ),
                 {"type": "response.output_text.done", "content_index": 0, "text": turn.text, "logprobs": []},
-                {"type": "response.content_part.done", "content_index": 0, "part": whole},
+                {"type": "response.content_part.done", "content_index": 0, "part": content},
             ]
             message = {"type": "message", "id": f"msg_{request.number}", "role": "assistant", "status": "completed"}
-            yield {**message, "content": [whole]}, deltas
+            yield {**message, "content": [content]}, deltas
         for index, call in enumerate(turn.tool_calls):
             written = json.dumps(call.arguments)
             deltas = [

@@ -135,8 +135,8 @@ class _Server(ThreadingHTTPServer):
     # A request that waits in a script's delay must not keep the server from stopping.
     block_on_close = False
 
-    def __init__(self, owner: ModelServer, port: int) -> None:
-        self.owner = owner
+    def __init__(self, model_server: ModelServer, port: int) -> None:
+        self.model_server = model_server
         super().__init__((ADDRESS, port), _Handler)
 
     def handle_error(self, request: object, client_address: object) -> None:
@@ -162,14 +162,14 @@ class _Handler(BaseHTTPRequestHandler):
         if protocol is None or not isinstance(body, dict):
             self._refuse(404 if protocol is None else 400, {"error": {"message": "unknown path or invalid request"}})
             return
-        owner = self.server.owner
-        recorded, number = owner._begin(path, dict(self.headers), body)
+        model_server = self.server.model_server
+        recorded, number = model_server._begin(path, dict(self.headers), body)
         request = ModelRequest(str(body.get("model") or _model_in(path)), body, number)
-        turn = owner._player.next_turn(protocol.last_message(body))
+        turn = model_server._player.next_turn(protocol.last_message(body))
         outcome = "left"
         with contextlib.suppress(ConnectionError, TimeoutError):
             outcome = self._play(protocol, request, turn)
-        owner._end(recorded, outcome)
+        model_server._end(recorded, outcome)
 
     def _play(self, protocol: StreamProtocol, request: ModelRequest, turn: ScriptTurn | None) -> str:
         if turn is None:

@@ -1,7 +1,7 @@
 """Map tool calls of one agent to another agent's tools, where both have a tool that does the same.
 
-A call is parsed into an intent (`Read`, `Bash`, `Edit` ...) and rendered for the target, so each agent is one table of
-tools, not a list of pairs.
+A call is parsed into an intent (`Read`, `Bash`, `Edit` ...) and rendered for the target. So each agent has one table of
+tools, and pairs of agents need no code of their own.
 
     intents    what a call requests, independent of the agent
     arguments  strict parser of a call's arguments

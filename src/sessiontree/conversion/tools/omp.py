@@ -35,7 +35,7 @@ _MOST_FILES = 200
 _LINES = re.compile(r"(?P<first>[1-9]\d{0,9})(?:-(?P<last>[1-9]\d{0,9})?|\+(?P<count>[1-9]\d{0,9}))?")
 _SELECTOR = re.compile(r":(?:raw|[1-9]\d*(?:[-+]\d*)?)(?:[:,][\w+,-]*)*\Z")
 _IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp")
-_OUTLINE = "oh-my-pi shows an outline where a whole file of code is asked for"
+_OUTLINE = "oh-my-pi shows an outline when a complete code file is requested"
 _CONTEXT = "how many lines are shown around a match depends on oh-my-pi's settings"
 _PHASES = "the phases of tasks were left out"
 

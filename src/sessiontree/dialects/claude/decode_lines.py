@@ -1,7 +1,7 @@
 """Decode the lines of one entry into a canonical entry.
 
-Fields of a line that the canonical form does not have become passthrough data under `claude`, one object for each line
-of the entry, so that an encoder can write them again. Fields that can be derived from the line's position or content
+Fields of a line that the canonical form does not have become passthrough data under `claude`, so that an encoder can
+write them again: one object for each line of the entry. Fields that can be derived from the line's position or content
 are left out. Nothing here reads other lines of the session.
 """
 

@@ -1,7 +1,7 @@
 """Encode user messages, shell commands, and messages that the client or an extension injects.
 
-An entry that was decoded from one of the client's own lines (an attachment, a command's output) is encoded as that line
-again, if it still has the same content.
+Some entries were decoded from the client's own lines (an attachment, a command's output). They are encoded as those
+lines again, if they still have the same content.
 """
 
 from __future__ import annotations

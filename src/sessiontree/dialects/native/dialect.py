@@ -1,7 +1,7 @@
 """The native format: Pi's version 3 plus our own entry types, marked by `"sessiontree"` in the header.
 
-Unlike in Pi's files, bookkeeping (labels, names, usage, settings) never moves the leaf, and a move of the leaf is an
-entry of its own, so the file records the current entry.
+Unlike in Pi's files, bookkeeping (labels, names, usage, settings) never moves the leaf. A move of the leaf is an entry
+of its own, so the file records the current entry.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 
 `parent` is the message line that the entry follows, and `after` the metadata line between them, if there is one. A
 message that follows a metadata line has `after` in its passthrough data. `uuid` is that of the last message line
-before: Neovate uses the uuid of the last line of the file, of any type, as the parent of some of its messages, and
-would start a new root after a line without one.
+before: Neovate uses the uuid of the file's last line, of any type, as the parent of some of its messages. It would
+start a new root after a line without one.
 
 A *split* is a metadata line between a response and its results, for a branch that starts among the results: all results
 of a response are one line, and nothing can follow half a line. It decodes to the entries of the turn up to that point,

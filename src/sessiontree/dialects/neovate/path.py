@@ -90,8 +90,8 @@ def find_summarized_end(lines: IndexedLines, root: int) -> int | None:
         return None
     marks = marks_of(fields)
     if "behind" in marks:
-        behind = marks["behind"]
-        return lines.tree.node_of.get(behind) if isinstance(behind, str) else None
+        previous = marks["behind"]
+        return lines.tree.node_of.get(previous) if isinstance(previous, str) else None
     return next((node for node in range(root - 1, -1, -1) if lines.types[node] == MESSAGE), None)
 
 

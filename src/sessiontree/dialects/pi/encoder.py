@@ -34,7 +34,7 @@ _REFERENCES = {
 }
 """Fields that hold ids of other entries."""
 
-_TOO_DEEP = LossNote("dropped", "entries nested too deeply", "no line can hold them; an empty line takes their place")
+_TOO_DEEP = LossNote("dropped", "entries nested too deeply", "no line can hold them; an empty line replaces them")
 
 
 class EncodedLine(Struct, frozen=True):
