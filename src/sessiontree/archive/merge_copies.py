@@ -103,8 +103,8 @@ def _find_missing(target: str, source: str, without: frozenset[bytes]) -> tuple[
         else:
             (withheld if without and line_hash(line) in without else wanted)[number] = line
     lines = _add_ancestors(theirs, wanted, withheld)
-    what = "1 line differs" if changed == 1 else f"{changed} lines differ"
-    why = f"{what} under the same id; each file keeps its own" if changed else ""
+    difference = "1 line differs" if changed == 1 else f"{changed} lines differ"
+    why = f"{difference} under the same id; each file keeps its own" if changed else ""
     if not lines:
         return MergeResult("conflict" if changed else "behind", why=why), b""
     leaves = tuple(leaf for leaf in (ours.leaf, theirs.leaf) if leaf is not None)

@@ -53,7 +53,7 @@ def worktree_blobs(session: Session, blobs: BlobStore) -> BlobStore:
 
 
 def find_worktree(session: Session, tags: TagFile, blobs: BlobStore) -> SavedWorktree | None:
-    """The worktree that was saved for a session, or else the one that its client noted."""
+    """The worktree that was saved for a session, or else the one that its client recorded."""
     tagged = tags.find(session.id, os.path.realpath(session.location)).worktree
     entry = _last_worktree(session) if _stores_worktree(session) else None
     if entry is not None:
@@ -66,8 +66,8 @@ def find_worktree(session: Session, tags: TagFile, blobs: BlobStore) -> SavedWor
         return SavedWorktree(worktree, files)
     if tagged is not None:
         return SavedWorktree(tagged, _load_snapshot(tagged, worktree_blobs(session, blobs)))
-    noted = find_noted_worktree(session)
-    return None if noted is None else SavedWorktree(noted)
+    recorded = find_noted_worktree(session)
+    return None if recorded is None else SavedWorktree(recorded)
 
 
 def _stores_worktree(session: Session) -> bool:

@@ -137,7 +137,7 @@ class FolderSync:
         return frozenset().union(*(self._archive.removed_line_hashes(item) for item in edits))
 
     def _sync_binary(self, local: str, remote: str, *, both_ways: bool, dry_run: bool) -> Iterator[SyncResult]:
-        """Files that are not JSONL cannot be merged: each side gets a copy of the other's under another name."""
+        """Sync a file that is not JSONL. It cannot be merged, so each side gets the other's copy under a new name."""
         local_hash, remote_hash = hash_file(local), hash_file(remote)
         if local_hash == remote_hash:
             return

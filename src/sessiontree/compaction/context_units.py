@@ -69,9 +69,9 @@ class LazyUnits(Sequence[Unit]):
     def __getitem__(self, at: slice) -> LazyUnits: ...
     def __getitem__(self, at: int | slice) -> Unit | LazyUnits:
         if isinstance(at, slice):
-            places = range(len(self))[at]
-            assert places.step == 1
-            return LazyUnits(self._ids[at], self.messages.part(places.start, max(places.start, places.stop)))
+            indexes = range(len(self))[at]
+            assert indexes.step == 1
+            return LazyUnits(self._ids[at], self.messages.part(indexes.start, max(indexes.start, indexes.stop)))
         return Unit(self._ids[at], "message", (self.messages[at],))
 
 

@@ -63,7 +63,7 @@ def find_cut(units: Sequence[Unit], keep: int, rule: KeepRule = "recent", estima
         case "recent":
             return _recent(units, keep, estimate)
         case "turns":
-            return _whole_turns(units, keep, estimate)
+            return _complete_turns(units, keep, estimate)
         case "nothing":
             return Cut(_open_calls_from(units))
 
@@ -82,20 +82,20 @@ def _messages(units: Sequence[Unit]) -> Sequence[Message]:
 
 
 def _recent(units: Sequence[Unit], keep: int, estimate: Estimator) -> Cut:
-    everywhere = range(len(units))
-    first = _next_cut_point(units, everywhere)
+    indexes = range(len(units))
+    first = _next_cut_point(units, indexes)
     if first is None:
         return Cut(0)
     at, is_full = first, False
     kept = 0
-    for index in reversed(everywhere):
+    for index in reversed(indexes):
         tokens = sum(map(estimate, units[index].messages))
         kept += tokens
         if tokens and kept >= keep:
             is_full = True
-            point = _next_cut_point(units, everywhere[index:])
+            point = _next_cut_point(units, indexes[index:])
             if point is None:
-                point = _next_cut_point(units, everywhere[index::-1])
+                point = _next_cut_point(units, indexes[index::-1])
             at = first if point is None else point
             break
     if is_full and _is_hidden_attempt(units[at + 1 :]):
@@ -106,7 +106,7 @@ def _recent(units: Sequence[Unit], keep: int, estimate: Estimator) -> Cut:
     return Cut(at, _turn_start(units, at))
 
 
-def _whole_turns(units: Sequence[Unit], keep: int, estimate: Estimator) -> Cut:
+def _complete_turns(units: Sequence[Unit], keep: int, estimate: Estimator) -> Cut:
     """Keep the last turns that fit, and at least the last one."""
     kept, at = 0, None
     end = len(units)
@@ -122,8 +122,8 @@ def _whole_turns(units: Sequence[Unit], keep: int, estimate: Estimator) -> Cut:
     return Cut(_skip_empty_back(units, _back_to_calls(units, at)))
 
 
-def _next_cut_point(units: Sequence[Unit], places: Iterable[int]) -> int | None:
-    return next((at for at in places if _is_cut_point(units[at])), None)
+def _next_cut_point(units: Sequence[Unit], indexes: Iterable[int]) -> int | None:
+    return next((at for at in indexes if _is_cut_point(units[at])), None)
 
 
 def _is_cut_point(unit: Unit) -> bool:

@@ -257,8 +257,8 @@ def _fit(points: Points, limit: int) -> Points:
         left_out[name] += 1
     for name, count in left_out.items():
         if count:
-            place = min(_FIRST, len(kept[name]))
-            kept[name].insert(place, _more(count, is_all=name not in uncounted))
+            at = min(_FIRST, len(kept[name]))
+            kept[name].insert(at, _more(count, is_all=name not in uncounted))
     return kept
 
 

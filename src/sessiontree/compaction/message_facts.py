@@ -245,9 +245,9 @@ def _matching_sentences(
 def _candidates(words: _WordFilter, statements: Sequence[_Statement]) -> Iterator[_Statement]:
     """The texts that may contain any of the words, batch by batch."""
     for start in range(0, len(statements), _SEARCH_BATCH):
-        together = statements[start : start + _SEARCH_BATCH]
-        if words.may_match("\n".join([statement.text for statement in together])):
-            yield from together
+        batch = statements[start : start + _SEARCH_BATCH]
+        if words.may_match("\n".join([statement.text for statement in batch])):
+            yield from batch
 
 
 def _decisions_in(statement: _Statement) -> Iterator[str]:

@@ -122,12 +122,12 @@ def find_summarizer(name: str | None = None) -> Summarizer:
     return cast("Summarizer", plugins.load("summarizers", name))
 
 
-def add_usage(one: Usage | None, other: Usage | None) -> Usage | None:
+def add_usage(first: Usage | None, second: Usage | None) -> Usage | None:
     """Add the usage of two requests."""
-    if one is None or other is None:
-        return one or other
+    if first is None or second is None:
+        return first or second
     fields = ("input", "output", "cache_read", "cache_write", "total_tokens")
-    sums = {name: getattr(one, name) + getattr(other, name) for name in fields}
-    costs = [msgspec.structs.asdict(usage.cost) for usage in (one, other) if usage.cost is not None]
+    sums = {name: getattr(first, name) + getattr(second, name) for name in fields}
+    costs = [msgspec.structs.asdict(usage.cost) for usage in (first, second) if usage.cost is not None]
     cost = Cost(**{name: sum(each[name] for each in costs) for name in costs[0]}) if costs else None
     return Usage(**sums, cost=cost)

@@ -108,8 +108,8 @@ def _damage(source: Source) -> Iterator[str]:
     if problems:
         yield '<h2 id="problems">Problems in the file</h2><ul>'
         for problem in problems:
-            place = f"line {problem.line}, bytes {problem.start}-{problem.end}"
-            yield f"<li><b>{esc(problem.kind)}</b> at {place}: {esc(problem.action)}</li>"
+            position = f"line {problem.line}, bytes {problem.start}-{problem.end}"
+            yield f"<li><b>{esc(problem.kind)}</b> at {position}: {esc(problem.action)}</li>"
         yield "</ul>"
     fragments = source.fragments()
     if fragments:
@@ -117,8 +117,8 @@ def _damage(source: Source) -> Iterator[str]:
     for number, fragment in enumerate(fragments):
         name = f"fragment-{number}"
         text = esc(fragment.raw.decode("utf-8", "replace"))
-        place = f"line {fragment.line}, bytes {fragment.start}-{fragment.end}"
+        position = f"line {fragment.line}, bytes {fragment.start}-{fragment.end}"
         yield (
             f'<article class="tool" id="{name}"><header><a href="#{name}">{esc(fragment.kind)}</a>'
-            f"<span>{place}</span></header><pre>{text}</pre></article>"
+            f"<span>{position}</span></header><pre>{text}</pre></article>"
         )

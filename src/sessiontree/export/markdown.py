@@ -146,8 +146,8 @@ def _end(source: Source) -> Iterator[str]:
     if problems:
         yield "---\n\n## Problems in the file\n\n"
         for problem in problems:
-            place = f"line {problem.line}, bytes {problem.start}-{problem.end}"
-            yield f"- {problem.kind}, {place}: {inline(problem.action)}\n"
+            position = f"line {problem.line}, bytes {problem.start}-{problem.end}"
+            yield f"- {problem.kind}, {position}: {inline(problem.action)}\n"
         yield "\n"
     if fragments:
         yield "## Bytes outside of any entry\n\n"
@@ -159,8 +159,8 @@ def _end(source: Source) -> Iterator[str]:
     cost = f", cost ${used.cost:,.4f}" if used.cost else ""
     yield f"---\n\nUsed{scope}: {plural(used.requests, 'request')}, {used.input:,} tokens in, {used.output:,} out, "
     yield f"{used.cached:,} cached{cost}\n"
-    for kind, name, place in source.related_files():
-        yield f"\n- {inline(kind)}: {inline(name)} {inline(place)}\n"
+    for kind, name, path in source.related_files():
+        yield f"\n- {inline(kind)}: {inline(name)} {inline(path)}\n"
     if source.redactor is not None:
         yield f"\nSecrets: {source.redactor.report}.\n"
 

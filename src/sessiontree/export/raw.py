@@ -107,8 +107,8 @@ def _every_line(source: Source) -> Iterator[bytes]:
     """Every line with its LF, if it has one."""
     rest = b""
     for chunk in _bytes(source):
-        *whole, rest = (rest + chunk).split(b"\n")
-        yield from (line + b"\n" for line in whole)
+        *complete, rest = (rest + chunk).split(b"\n")
+        yield from (line + b"\n" for line in complete)
     if rest:
         yield rest
 
@@ -117,8 +117,8 @@ def _lines_of_path(source: Source) -> Iterator[bytes]:
     """Header, path and related metadata lines in file order, so that the copy opens at the same current entry."""
     session, journal = source.session, source.session.journal
     if journal.header_span is not None:
-        place = journal.header_span
-        yield read_bytes(journal.store, place.start, place.end - place.start) + b"\n"
+        span = journal.header_span
+        yield read_bytes(journal.store, span.start, span.end - span.start) + b"\n"
     path = set(source.outline.strands[0].nodes)
     ids = {journal.tree.ids[node] for node in path}
     parents = _outside_parents(session, path, ids)

@@ -167,7 +167,7 @@ class Sidebar:
             ("requests", f"{used.requests:,}"),
             ("cost", f"${used.cost:,.4f}" if used.cost else ""),
             ("problems", str(len(source.problems()) or "")),
-            *((kind, f"{name} {place}".strip()) for kind, name, place in source.related_files()),
+            *((kind, f"{name} {path}".strip()) for kind, name, path in source.related_files()),
             ("masked", source.redactor.report.removeprefix("masked ") if source.redactor is not None else ""),
         ]
         return [(name, value) for name, value in rows if value]

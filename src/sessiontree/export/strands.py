@@ -42,7 +42,7 @@ def build_outline(session: Reader) -> Outline:
     children: dict[int | None, list[int]] = {}
     for node in sorted(parents):
         children.setdefault(parents[node], []).append(node)
-    speaking = _speaking(session, parents)
+    in_branches = _nodes_in_branches(session, parents)
 
     first = Strand([], active=True)
     strands = [first]
@@ -60,7 +60,7 @@ def build_outline(session: Reader) -> Outline:
             for child in children.get(node, ()):
                 if child == after.get(node) or child in on_path:
                     continue
-                if child in speaking:
+                if child in in_branches:
                     pending.append((child, node))
                 else:
                     strand.nodes += _below(child, children)
@@ -72,7 +72,7 @@ def build_outline(session: Reader) -> Outline:
         start, fork = pending.pop(0)
         run = [start]
         while True:
-            below = [child for child in children.get(run[-1], ()) if child in speaking and child not in on_path]
+            below = [child for child in children.get(run[-1], ()) if child in in_branches and child not in on_path]
             if not below:
                 break
             run.append(below[-1])
@@ -92,13 +92,13 @@ def _conversation_parents(session: Reader, history: list[int]) -> dict[int, int 
     tree = session.journal.tree
     parents: dict[int, int | None] = {}
 
-    def place(nodes: list[int]) -> None:
+    def link(nodes: list[int]) -> None:
         before: int | None = None
         for node in nodes:
             parents.setdefault(node, before)
             before = node
 
-    place(history)
+    link(history)
     histories = 0
     for leaf in session.leaves():
         node = tree.node_of[leaf]
@@ -106,7 +106,7 @@ def _conversation_parents(session: Reader, history: list[int]) -> dict[int, int 
             histories += 1
             if histories > _MAX_HISTORIES:
                 break
-            place(_history(session, node))
+            link(_history(session, node))
     shadowed = session.shadowed
     for node, id in enumerate(tree.ids):
         if node not in parents and not is_metadata_id(id) and node not in shadowed:
@@ -114,17 +114,17 @@ def _conversation_parents(session: Reader, history: list[int]) -> dict[int, int 
     return parents
 
 
-def _speaking(session: Reader, parents: dict[int, int | None]) -> set[int]:
-    """Entries with content, and their ancestors."""
+def _nodes_in_branches(session: Reader, parents: dict[int, int | None]) -> set[int]:
+    """Entries that form branches: those with content, and their ancestors."""
     types = session.journal.types
-    speaking: set[int] = set()
+    found: set[int] = set()
     for node in parents:
         at: int | None = node
         if types[node] in SPEAKING:
-            while at is not None and at not in speaking:
-                speaking.add(at)
+            while at is not None and at not in found:
+                found.add(at)
                 at = parents.get(at)
-    return speaking
+    return found
 
 
 def _below(node: int, children: dict[int | None, list[int]]) -> list[int]:

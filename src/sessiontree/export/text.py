@@ -103,8 +103,8 @@ def _piece_text(piece: Piece) -> str:
 
 def _end(source: Source) -> Iterator[str]:
     for problem in source.problems():
-        place = f"line {problem.line}, bytes {problem.start}-{problem.end}"
-        yield f"problem: {problem.kind}, {place}: {_line(problem.action)}\n"
+        position = f"line {problem.line}, bytes {problem.start}-{problem.end}"
+        yield f"problem: {problem.kind}, {position}: {_line(problem.action)}\n"
     for fragment in source.fragments():
         yield f"{_RULE}{_line(fragment.kind)} · line {fragment.line} · bytes {fragment.start}-{fragment.end}\n"
         yield _indented(fragment.raw.decode("utf-8", "replace")) + "\n"
@@ -112,8 +112,8 @@ def _end(source: Source) -> Iterator[str]:
     scope = "" if source.branch == "all" else " (this path)"
     yield f"used{scope}: {plural(used.requests, 'request')}, {used.input:,} in, {used.output:,} out, "
     yield f"{used.cached:,} cached, cost {used.cost:.4f}\n"
-    for kind, name, place in source.related_files():
-        yield f"{_line(kind)}: {_line(name)} {_line(place)}\n"
+    for kind, name, path in source.related_files():
+        yield f"{_line(kind)}: {_line(name)} {_line(path)}\n"
     if source.redactor is not None:
         yield f"{source.redactor.report}\n"
 

@@ -123,13 +123,13 @@ def build_statistics(
     reader = _StatsReader(library)
     aggregator = _Aggregator(by, library)
     repeated = 0
-    for together in _group_sharing(reader, sessions, progress):
-        if len(together) == 1 and (totals := reader.totals(together[0])) is not None:
-            summary = together[0]
+    for group in _group_sharing(reader, sessions, progress):
+        if len(group) == 1 and (totals := reader.totals(group[0])) is not None:
+            summary = group[0]
             if _is_current(totals.buckets, since):
                 aggregator.add(summary, totals.buckets, totals.files)
                 continue
-        stats = [(summary, details) for summary in together if (details := reader.details(summary)) is not None]
+        stats = [(summary, details) for summary in group if (details := reader.details(summary)) is not None]
         kept = _deduplicate([details for _, details in stats])
         for (summary, details), own in zip(stats, kept, strict=True):
             repeated += len(details.responses) - len(own.responses)
@@ -255,10 +255,10 @@ def _group_sharing(
                 above[second] = first
     if progress is not None:
         progress(len(sessions), len(sessions))
-    together: dict[int, list[Summary]] = {}
+    groups: dict[int, list[Summary]] = {}
     for at, summary in enumerate(sessions):
-        together.setdefault(top(at), []).append(summary)
-    yield from together.values()
+        groups.setdefault(top(at), []).append(summary)
+    yield from groups.values()
 
 
 def _deduplicate(members: Sequence[Details]) -> list[Details]:
@@ -267,17 +267,17 @@ def _deduplicate(members: Sequence[Details]) -> list[Details]:
     Of a response, the copy with the most tokens counts, as among the lines of one session. The session may have been
     forked in the middle of a response, or the origin may be damaged there.
     """
-    places: dict[bytes, tuple[int, int]] = {}
+    positions: dict[bytes, tuple[int, int]] = {}
     responses: list[list[Response]] = [[] for _ in members]
     for number, details in enumerate(members):
         for response in details.responses:
             keys = [response.keys[start : start + KEY] for start in range(0, len(response.keys), KEY)]
-            place = next((places[key] for key in keys if key in places), None)
-            if place is None:
-                place = (number, len(responses[number]))
+            position = next((positions[key] for key in keys if key in positions), None)
+            if position is None:
+                position = (number, len(responses[number]))
                 responses[number].append(response)
             else:
-                first = responses[place[0]][place[1]]
+                first = responses[position[0]][position[1]]
                 if response.size > first.size:
                     stats = {
                         "input": response.input,
@@ -285,8 +285,8 @@ def _deduplicate(members: Sequence[Details]) -> list[Details]:
                         "cached": response.cached,
                         "cost": response.cost,
                     }
-                    responses[place[0]][place[1]] = msgspec.structs.replace(first, **stats)
-            places.update(dict.fromkeys(keys, place))
+                    responses[position[0]][position[1]] = msgspec.structs.replace(first, **stats)
+            positions.update(dict.fromkeys(keys, position))
     seen: set[bytes] = set()
     return [
         Details(details.models, details.files, own, _unseen(details.calls, seen), _unseen(details.results, seen))

@@ -74,8 +74,8 @@ def cache_path(environment: Mapping[str, str]) -> str:
     """`$SESSIONTREE_CACHE` (a folder, or a file that ends in .sqlite), else the platform's cache folder."""
     chosen = environment.get("SESSIONTREE_CACHE")
     if chosen:
-        whole = os.path.abspath(os.path.expanduser(chosen))
-        return whole if whole.endswith(".sqlite") else os.path.join(whole, "library.sqlite")
+        path = os.path.abspath(os.path.expanduser(chosen))
+        return path if path.endswith(".sqlite") else os.path.join(path, "library.sqlite")
     home = environment.get("HOME") or os.path.expanduser("~")
     if sys.platform == "darwin":
         folder = os.path.join(home, "Library", "Caches")

@@ -113,8 +113,8 @@ def kept_lines(reader: Reader) -> bytes:
             small.append(messages[at])
             if next(_prompts(journal, [messages[at]]), None) is not None:
                 break
-    place = journal.header_span
-    kept = [] if place is None else [read_bytes(journal.store, place.start, place.end - place.start)]
+    header = journal.header_span
+    kept = [] if header is None else [read_bytes(journal.store, header.start, header.end - header.start)]
     room = _KEPT_ALTOGETHER
     for raw in journal.iter_raw(sorted(small)):
         room -= len(raw)

@@ -33,7 +33,7 @@ class Root(Struct, frozen=True):
 class _DialectRoots(Struct, frozen=True):
     """Roots of all dialects, and the values of the variables they depend on."""
 
-    asked: dict[str, str | None]
+    variables: dict[str, str | None]
     folders: dict[str, tuple[str, ...]]
     barren: dict[str, frozenset[str]]
 
@@ -84,12 +84,12 @@ def find_roots(
 def _load_cached(environment: Mapping[str, str], cache: Cache | None) -> _DialectRoots | None:
     raw = cache.find_note(_note_name()) if cache is not None else None
     try:
-        answers = None if raw is None else msgspec.msgpack.decode(raw, type=_DialectRoots)
+        roots = None if raw is None else msgspec.msgpack.decode(raw, type=_DialectRoots)
     except msgspec.MsgspecError:
         return None
-    if answers is None or any(environment.get(name) != value for name, value in answers.asked.items()):
+    if roots is None or any(environment.get(name) != value for name, value in roots.variables.items()):
         return None
-    return answers
+    return roots
 
 
 def _ask_dialects(environment: Mapping[str, str], cache: Cache | None) -> _DialectRoots:
@@ -97,17 +97,17 @@ def _ask_dialects(environment: Mapping[str, str], cache: Cache | None) -> _Diale
     dialects = {name: dialect_named(name) for name in plugins.names("dialects")}
     folders = {name: tuple(dialect.session_roots(recording)) for name, dialect in dialects.items()}
     barren = {name: dialect.skipped_folders for name, dialect in dialects.items()}
-    answers = _DialectRoots(recording.asked, folders, barren)
+    roots = _DialectRoots(recording.variables, folders, barren)
     if cache is not None:
         try:
-            cache.store_note(_note_name(), msgspec.msgpack.encode(answers))
+            cache.store_note(_note_name(), msgspec.msgpack.encode(roots))
         except UnicodeEncodeError:
-            return answers  # a variable with invalid Unicode: computed each time
-    return answers
+            return roots  # a variable with invalid Unicode: computed each time
+    return roots
 
 
 def _note_name() -> str:
-    """Depends on the installed dialects and on this version of the package."""
+    """Name of the cached note; it depends on the installed dialects and on this version of the module."""
     return f"roots {os.stat(__file__).st_mtime_ns} {' '.join(plugins.names('dialects'))}"
 
 
@@ -116,10 +116,10 @@ class _RecordingEnvironment(Mapping[str, str]):
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
-        self.asked: dict[str, str | None] = {}
+        self.variables: dict[str, str | None] = {}
 
     def __getitem__(self, name: str) -> str:
-        self.asked[name] = self._environment.get(name)
+        self.variables[name] = self._environment.get(name)
         return self._environment[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -295,9 +295,9 @@ class _StatsCollector:
         at: int | None = None
         for number, message in enumerate(entry.messages):
             if isinstance(message, Assistant):
-                for place, call in enumerate(tool_calls(message)):
+                for index, call in enumerate(tool_calls(message)):
                     at = self._time(entry) if at is None else at
-                    self._add_call(call, _call_key(b"call", call.id, keys[0], place), at)
+                    self._add_call(call, _call_key(b"call", call.id, keys[0], index), at)
             elif isinstance(message, ToolResult):
                 at = self._time(entry) if at is None else at
                 key = _call_key(b"result", message.tool_call_id, keys[0], number)
@@ -390,8 +390,8 @@ def _id_before(raw: bytes) -> str:
     return id if isinstance(id, str) else ""
 
 
-def _call_key(kind: bytes, id: str, line: bytes, place: int) -> bytes:
-    return _key(kind, id) if len(id) >= _LONG else _key(line + kind, id or str(place))
+def _call_key(kind: bytes, id: str, line: bytes, index: int) -> bytes:
+    return _key(kind, id) if len(id) >= _LONG else _key(line + kind, id or str(index))
 
 
 def _key(first: bytes, other: str) -> bytes:

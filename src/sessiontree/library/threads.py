@@ -86,8 +86,8 @@ def _arrange(
             children.setdefault(parent.path, []).append(summary)
     tops = [summary for summary in sessions if summary.path not in parents]
     if by_thread:
-        places = {summary.path: at for at, summary in enumerate(sessions)}
-        tops.sort(key=lambda summary: min(places[member.summary.path] for member in _flatten(summary, children)))
+        positions = {summary.path: at for at, summary in enumerate(sessions)}
+        tops.sort(key=lambda summary: min(positions[member.summary.path] for member in _flatten(summary, children)))
     arranged: list[ThreadMember] = []
     for summary in tops:
         if summary.path in children:

@@ -110,7 +110,7 @@ def read_passage(
         "previousEntry": sanitize_name(path[first - 1]) if first > 0 else None,
         "nextEntry": sanitize_name(path[last + 1]) if last + 1 < len(path) else None,
     }
-    return _fitting(answer, described)
+    return _drop_neighbors(answer, described)
 
 
 def list_sessions(
@@ -215,12 +215,12 @@ def _hit(hit: Hit) -> dict[str, Any]:
     }
 
 
-def _fitting(answer: Mapping[str, Any], entries: list[dict[str, Any]]) -> dict[str, Any]:
+def _drop_neighbors(answer: Mapping[str, Any], entries: list[dict[str, Any]]) -> dict[str, Any]:
     """Drop the farthest neighbors until a passage fits."""
     while True:
         found = limit_result(answer, "entries", entries, None)
-        asked = next((at for at, entry in enumerate(entries) if entry["asked"]), 0)
+        requested = next((at for at, entry in enumerate(entries) if entry["asked"]), 0)
         if len(found["entries"]) == len(entries) or len(entries) == 1:
             found.pop("nextOffset")
             return found
-        entries = entries[1:] if asked >= len(entries) - asked - 1 else entries[:-1]
+        entries = entries[1:] if requested >= len(entries) - requested - 1 else entries[:-1]

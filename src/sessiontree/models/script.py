@@ -77,10 +77,10 @@ class ScriptPlayer:
     def next_turn(self, last_message: str) -> ScriptTurn | None:
         """The turn for a request with this last message; None at the end of the script."""
         with self._lock:
-            for place, turn in enumerate(self._turns):
+            for index, turn in enumerate(self._turns):
                 if turn.when is None or turn.when in last_message:
                     if not turn.repeat:
-                        del self._turns[place]
+                        del self._turns[index]
                     return turn
         return None
 

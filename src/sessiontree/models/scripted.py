@@ -88,12 +88,12 @@ class ScriptedModel:
             raise self._error(turn, accumulator.message("error"))
         usage = usage_of(turn, sum(map(len, texts)) + len(request.system or ""))
         yield UsageReport(usage)
-        spoken = accumulator.message()
+        answer = accumulator.message()
         reason = turn.stop or ("toolUse" if turn.tool_calls else "stop")
         yield Stop(
             Assistant(
                 timestamp=int(time.time() * 1000),
-                content=spoken.content if spoken is not None else (),
+                content=answer.content if answer is not None else (),
                 provider=PROVIDER,
                 model=MODEL,
                 usage=usage,

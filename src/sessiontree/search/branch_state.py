@@ -68,8 +68,8 @@ def read_branches(summary: Summary) -> BranchMap:
     except (SessionTreeError, OSError):
         return BranchMap("", b"", b"")
     ids = journal.tree.ids
-    places = {ids[node]: place for place, node in enumerate(path)}
-    first = min((places[source] for source in context.sources if source in places), default=0)
+    positions = {ids[node]: position for position, node in enumerate(path)}
+    first = min((positions[source] for source in context.sources if source in positions), default=0)
     active = set(path[first:]) | {journal.tree.node_of[id] for id in context.sources if id in journal.tree.node_of}
     before = (set(history) | set(path)) - active
     quiet = dialect.bookkeeping | {"leaf"}

@@ -163,9 +163,9 @@ class _Search:
         except (sqlite3.Error, OSError) as error:
             self._results.notes.append(f"the index cannot be queried ({error}); the files were scanned instead")
             self._scan([Pending(summary, 0, None) for summary in self._sessions.values()], enough)
-        places = [(group, matches) for group in self._groups.values() for matches in group.matches]
-        self._results.set_hits(self._build_hits(places[offset : offset + limit]))
-        self._results.next_offset = offset + limit if len(places) > offset + limit else None
+        found = [(group, match) for group in self._groups.values() for match in group.matches]
+        self._results.set_hits(self._build_hits(found[offset : offset + limit]))
+        self._results.next_offset = offset + limit if len(found) > offset + limit else None
 
     def _add(self, groups: Sequence[_Group]) -> None:
         """Append groups after those found before, by score, then by recency."""
@@ -275,11 +275,11 @@ class _Search:
         Candidates are read and sorted in batches. The batches do not depend on the page, so that pages never overlap.
         """
         missed: list[Candidate] = []
-        for together in _batches(ordered):
+        for batch in _batches(ordered):
             if self._match_count >= enough or self._is_out_of_time(is_quick=is_quick):
                 break
             found: list[_Group] = []
-            for candidate in together:
+            for candidate in batch:
                 summary = indexed.sessions[candidate.file]
                 if summary.path in self._groups:
                     continue
@@ -295,15 +295,15 @@ class _Search:
     def _match_across_lines(self, where: And, indexed: _IndexedSessions, enough: int) -> None:
         """Find sessions that have all words, but not on one line."""
         parts = [part for part in where.parts if not isinstance(part, Not | Regex)]
-        refused = [part for part in where.parts if isinstance(part, Not | Regex)]
+        rest = [part for part in where.parts if isinstance(part, Not | Regex)]
         if len(parts) < 2 or self._match_count >= enough:
             return
         expressions = [self._expression(msgspec.structs.replace(self._query, where=part)) for part in parts]
         rarest, rows = self._rarest(expressions)
         others = expressions[:rarest] + expressions[rarest + 1 :]
         either: Expression = Or(tuple(parts))
-        query = msgspec.structs.replace(self._query, where=And((either, *refused)) if refused else either)
-        whole, self._matcher = self._matcher, Matcher(query, self._regex_finder)
+        query = msgspec.structs.replace(self._query, where=And((either, *rest)) if rest else either)
+        matcher, self._matcher = self._matcher, Matcher(query, self._regex_finder)
         found: list[_Group] = []
         try:
             for candidate in candidates(rows, indexed.sizes, indexed.recency):
@@ -320,7 +320,7 @@ class _Search:
                         _Group(summary, candidate.file, _score(candidate.score, matches), matches, is_partial=True)
                     )
         finally:
-            self._matcher = whole
+            self._matcher = matcher
         self._add(found)
 
     # Matching lines
@@ -353,8 +353,8 @@ class _Search:
             start, block = read_chunk(descriptor, chunk)
             if is_quick and may_have_variants(block):
                 self._variant_files.add(candidate.file)
-            for place, line in lines_of(block):
-                yield start + place, line
+            for offset, line in lines_of(block):
+                yield start + offset, line
 
     def _best_lines(
         self,
@@ -382,15 +382,15 @@ class _Search:
                 or self._is_out_of_time()
             ):
                 break
-        return sorted(best, key=lambda matches: (-matches.line_score, -matches.offset))
+        return sorted(best, key=lambda match: (-match.line_score, -match.offset))
 
     # Building hits
 
-    def _build_hits(self, places: Sequence[tuple[_Group, _LineMatch]]) -> Iterator[Hit]:
-        """Turn matches into hits, with the facts that need another look at the file: branch, and tool of a result."""
+    def _build_hits(self, found: Sequence[tuple[_Group, _LineMatch]]) -> Iterator[Hit]:
+        """Turn matches into hits, and add facts that need another read of the file: branch, and tool of a result."""
         open_files: dict[str, tuple[int, BranchMap, FileTexts]] = {}
         try:
-            for group, matches in places:
+            for group, match in found:
                 summary = group.summary
                 if summary.path not in open_files:
                     try:
@@ -402,20 +402,20 @@ class _Search:
                     texts = FileTexts(summary.agent, summary.path, descriptor)
                     open_files[summary.path] = descriptor, branches, texts
                 _, branches, texts = open_files[summary.path]
-                text = matches.found.text
-                tool = text.tool or texts.tool_of(text, matches.offset)
-                yield self._hit(group, matches, tool, branches.state(matches.offset))
+                text = match.found.text
+                tool = text.tool or texts.tool_of(text, match.offset)
+                yield self._hit(group, match, tool, branches.state(match.offset))
         finally:
             for descriptor, *_ in open_files.values():
                 os.close(descriptor)
 
-    def _hit(self, group: _Group, matches: _LineMatch, tool: str, state: BranchState) -> Hit:
-        summary, line, found = group.summary, matches.line, matches.found
+    def _hit(self, group: _Group, match: _LineMatch, tool: str, state: BranchState) -> Hit:
+        summary, line, found = group.summary, match.line, match.found
         command = ("sessiontree", "show", summary.path, *(("--leaf", line.id) if line.id and state != "active" else ()))
         return Hit(
             session=summary,
             entry=line.id,
-            offset=matches.offset,
+            offset=match.offset,
             kind=found.text.kind,
             role=found.text.role,
             tool=tool,
@@ -459,16 +459,16 @@ class _Search:
 
 def _batches(ordered: Sequence[Candidate]) -> Iterator[list[Candidate]]:
     """Group candidates that are read before they are sorted: many small sessions, or a few large ones."""
-    together: list[Candidate] = []
+    batch: list[Candidate] = []
     size = 0
     for candidate in ordered:
-        together.append(candidate)
+        batch.append(candidate)
         size += min(candidate.count(_MAX_COUNTED), _MAX_COUNTED)
         if size >= _BATCH_CHUNKS:
-            yield together
-            together, size = [], 0
-    if together:
-        yield together
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def _score(before: float, matches: Sequence[_LineMatch]) -> float:

@@ -151,19 +151,19 @@ class _Writer:
         head = head_hash(descriptor, stat.st_size)
         texts_of_file = FileTexts(file.summary.agent, path, descriptor)
         chunk_terms = _ChunkTerms(self._terms, self._rows, number)
-        place = file.start
+        end = file.start
         for offset, line in iter_lines(descriptor, file.start, min(stat.st_size, file.summary.size)):
             if not line.endswith(b"\n") and not _is_complete(line):
                 break  # still being written: indexed with the next update
             chunk_terms.add(offset >> CHUNK_BITS, texts_of_file.texts(line, offset))
-            place = offset + len(line)
+            end = offset + len(line)
             self._unwritten += len(line)
             if self._unwritten > _STEP:
                 chunk_terms.finish()
-                self._files[path] = (file, number, stat, head, bytes_before(descriptor, place), place)
+                self._files[path] = (file, number, stat, head, bytes_before(descriptor, end), end)
                 self.commit()
         chunk_terms.finish()
-        self._files[path] = (file, number, stat, head, bytes_before(descriptor, place), place)
+        self._files[path] = (file, number, stat, head, bytes_before(descriptor, end), end)
 
     def _number(self, file: Pending) -> int:
         """The number of a file; a new one if it was replaced. Stored by the next commit."""
@@ -186,8 +186,8 @@ class _Writer:
                 store_next_file_number(database, self._next)
             # Sorted: FTS5 flushes its buffer when a row number is not larger than the last one.
             database.executemany("INSERT INTO terms(rowid, text) VALUES(?, ?)", sorted(self._rows))
-            for path, (file, number, stat, head, edge, place) in self._files.items():
-                row = (number, path, file.summary.agent, place, file.summary.modified, stat.st_ino, head, edge)
+            for path, (file, number, stat, head, edge, end) in self._files.items():
+                row = (number, path, file.summary.agent, end, file.summary.modified, stat.st_ino, head, edge)
                 database.execute("INSERT OR REPLACE INTO files VALUES(?, ?, ?, ?, ?, ?, ?, ?)", row)
         self._replaced.clear()
         self._rows.clear()

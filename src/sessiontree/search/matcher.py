@@ -450,8 +450,8 @@ def _filters_to_fts(filters: Filters, models: Sequence[str], tools: Sequence[str
         yield _any_of([tool for tool in tools if any(_is_tool_facet(facet, tool) for facet in wanted)] or wanted)
     if filters.model.wanted:
         parts = [facet_term("m", model).decode()[2:] for model in filters.model.wanted]
-        fitting = [model for model in models if any(part in model for part in parts)]
-        yield _any_of(fitting or [f"{FACET}m{part}" for part in parts])
+        matching = [model for model in models if any(part in model for part in parts)]
+        yield _any_of(matching or [f"{FACET}m{part}" for part in parts])
     kinds = filters.kinds.wanted
     if kinds:
         yield _any_of([f"{FACET}k{kind}_*" for kind in kinds])

@@ -151,11 +151,11 @@ class PromptHistory:
             known = self._attempt(lambda database: _known_source(database, path))
             if known is not None and known[:2] == (stat.st_size, stat.st_mtime_ns):
                 return done
-            found, place = read(ReadPosition(*known[2:]) if known is not None else ReadPosition())
+            found, position = read(ReadPosition(*known[2:]) if known is not None else ReadPosition())
         except OSError as error:
             self.notes.append(f"{path}: {error.strerror or error}; skipped")
             return Imported(done.added, done.sources, done.unreadable + 1)
-        row = (path, stat.st_size, stat.st_mtime_ns, place.end, place.edge)
+        row = (path, stat.st_size, stat.st_mtime_ns, position.end, position.edge)
 
         def work(database: sqlite3.Connection) -> int:
             with transaction(database):
@@ -236,13 +236,13 @@ class PromptHistory:
                 newest = database.execute(f"{_SHOWN} WHERE {condition} ORDER BY time DESC, id DESC", values)
                 return _fold_repeats(newest, limit)
             scores = self._scores(database, where)
-            fitting = database.execute(
+            matching = database.execute(
                 f"{_MATCHED} WHERE {condition} AND {_AMONG}",
                 (*values, json.dumps(list(scores))),
             ).fetchall()
             best = max(scores.values(), default=0.0)
-            fitting.sort(key=lambda row: (_grade(scores[row[0]], best), row[1] or 0, row[0]), reverse=True)
-            rows = (database.execute(f"{_SHOWN} WHERE id = ?", (id,)).fetchone() for id, _ in fitting)
+            matching.sort(key=lambda row: (_grade(scores[row[0]], best), row[1] or 0, row[0]), reverse=True)
+            rows = (database.execute(f"{_SHOWN} WHERE id = ?", (id,)).fetchone() for id, _ in matching)
             return _deduplicated(rows, limit)
 
         return self._attempt(work)
@@ -408,12 +408,12 @@ def _matches(database: sqlite3.Connection, text: str, *, prefix: bool = False) -
     return {id: -rank for id, rank, prompt in close if _are_adjacent(wanted, units(prompt), prefix=prefix)}
 
 
-def _are_adjacent(wanted: Sequence[Unit], there: Sequence[Unit], *, prefix: bool) -> bool:
+def _are_adjacent(wanted: Sequence[Unit], found_units: Sequence[Unit], *, prefix: bool) -> bool:
     """Whether words are adjacent in a text. Runs without spaces (CJK) may continue at either end."""
     last = len(wanted) - 1
 
     def fits(at: int, number: int) -> bool:
-        unit, found = wanted[number], there[at + number]
+        unit, found = wanted[number], found_units[at + number]
         if unit.is_cjk != found.is_cjk:
             return False
         if unit.is_cjk and 0 == number == last:
@@ -424,7 +424,7 @@ def _are_adjacent(wanted: Sequence[Unit], there: Sequence[Unit], *, prefix: bool
             return found.text.startswith(unit.text)
         return unit.text == found.text
 
-    starts = range(len(there) - last)
+    starts = range(len(found_units) - last)
     return any(all(fits(at, number) for number in range(len(wanted))) for at in starts)
 
 

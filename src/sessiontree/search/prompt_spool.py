@@ -51,8 +51,8 @@ class SpooledPrompt(Struct, frozen=True):
     @property
     def key(self) -> str:
         """Equal for the same prompt at the same moment, also if a fork copied it to another session."""
-        place = "" if self.time is not None else f"{self.source}\0{self.cwd}"
-        return hashlib.sha256(f"{self.prompt}\0{self.time}\0{place}".encode()).hexdigest()[:32]
+        origin = "" if self.time is not None else f"{self.source}\0{self.cwd}"
+        return hashlib.sha256(f"{self.prompt}\0{self.time}\0{origin}".encode()).hexdigest()[:32]
 
 
 _encode = msgspec.json.Encoder().encode

@@ -59,9 +59,9 @@ def candidates(rows: Iterable[int], sizes: Mapping[int, int], recency: Mapping[i
     Rows have to be sorted in descending order.
     """
     by_file: dict[int, list[int]] = {}
-    for file, together in groupby(rows, SHIFT.__rrshift__):  # a C method as key: there may be 200,000 rows
+    for file, group in groupby(rows, SHIFT.__rrshift__):  # a C method as key: there may be 200,000 rows
         if file in sizes:
-            by_file[file] = list(together)
+            by_file[file] = list(group)
     lengths = {file: 1 + (sizes[file] >> CHUNK_BITS) for file in by_file}
     mean = sum(lengths.values()) / max(1, len(lengths))
     found = [_candidate(file, rows, lengths[file] / mean) for file, rows in by_file.items()]

@@ -169,9 +169,9 @@ def _read_matches(
             continue  # deleted meanwhile
         try:
             texts = FileTexts(dialect_named(summary.agent), summary.path, descriptor)
-            for whole in texts.texts(line_at(descriptor, passage.offset), passage.offset):
+            for complete in texts.texts(line_at(descriptor, passage.offset), passage.offset):
                 # Thinking and tool calls on the same line have no vector, so they must not be shown as the hit.
-                line = msgspec.structs.replace(whole, texts=[text for text in whole.texts if text.kind in KINDS])
+                line = msgspec.structs.replace(complete, texts=[text for text in complete.texts if text.kind in KINDS])
                 pieces = list(iter_passages(line))
                 found = matcher.match(line) if pieces and _is_in_time(line, query) else None
                 if found is not None:

@@ -133,7 +133,7 @@ class Folded:
     def __init__(self, text: str, form: str) -> None:
         self.text = form
         self._of = text
-        self._places: list[int] | None = None
+        self._offsets: list[int] | None = None
 
     @classmethod
     def of(cls, text: str) -> Folded:
@@ -143,10 +143,10 @@ class Folded:
         """Map a span of the transformed text to the original."""
         if self._of.isascii() or self.text == self._of:
             return start, end
-        if self._places is None:
-            self._places = [place for place, character in enumerate(self._of) for _ in fold_character(character)]
-        first = self._places[start]
-        return first, self._places[end - 1] + 1 if end > start else first
+        if self._offsets is None:
+            self._offsets = [offset for offset, character in enumerate(self._of) for _ in fold_character(character)]
+        first = self._offsets[start]
+        return first, self._offsets[end - 1] + 1 if end > start else first
 
 
 def is_word_boundary(text: str, at: int) -> bool:
@@ -226,12 +226,12 @@ def _run_terms(found: re.Match[str]) -> list[str]:
 
 
 def _terms_of_word(word: str) -> list[str]:
-    whole = folded(word).replace("_", "")[:MAX_WORD]
+    term = folded(word).replace("_", "")[:MAX_WORD]
     if len(word) > MAX_WORD:
-        return [whole]
+        return [term]
     parts = _parts(word)
     counted = [first + two for first, two in pairwise(parts) if two.isdigit() and not first.isdigit()]
-    return [whole, *map(folded, parts), *map(folded, counted)]
+    return [term, *map(folded, parts), *map(folded, counted)]
 
 
 def _parts(word: str) -> list[str]:

@@ -28,7 +28,7 @@ KINDS = frozenset({"title", "label", "summary", "prompt", "answer"})
 
 _VERSION = 1
 _PIECE, _MOST_PIECES, _SHORTEST = 800, 4, 8
-_TOGETHER = 256
+_BATCH = 256
 _SCHEMA = f"""
 CREATE TABLE about(model TEXT);
 CREATE TABLE passages(
@@ -118,8 +118,8 @@ class Vectors:
                 distance = (found ^ query_signs).bit_count()
                 if distance < best.get((row.path, offset), 1 << 30):
                     best[row.path, offset] = distance
-        places = (Passage(distance, path, offset) for (path, offset), distance in best.items())
-        return heapq.nsmallest(most, places)
+        passages = (Passage(distance, path, offset) for (path, offset), distance in best.items())
+        return heapq.nsmallest(most, passages)
 
     def _rows(self) -> list[_Row]:
         return [_Row(*row) for row in self._database.execute("SELECT * FROM passages ORDER BY path")]
@@ -137,27 +137,27 @@ class Vectors:
             offsets.frombytes(kept.offsets if kept else b"")
             width = kept.width if kept else 0
             end = kept.size if kept else 0
-            together: list[tuple[int, str]] = []
+            batch: list[tuple[int, str]] = []
             for offset, raw in iter_lines(descriptor, end, size):
                 if not raw.endswith(b"\n"):
                     break  # still being written
                 end = offset + len(raw)
                 lines = texts.texts(raw, offset, tools=False)
-                together += [(offset, piece) for line in lines for piece in iter_passages(line)]
-                if len(together) >= _TOGETHER:
-                    width = self._pack(together, offsets, packed)
-                    together = []
-            if together:
-                width = self._pack(together, offsets, packed)
+                batch += [(offset, piece) for line in lines for piece in iter_passages(line)]
+                if len(batch) >= _BATCH:
+                    width = self._pack(batch, offsets, packed)
+                    batch = []
+            if batch:
+                width = self._pack(batch, offsets, packed)
             head, edge = head_hash(descriptor, end), bytes_before(descriptor, end)
             return _Row(summary.path, end, summary.modified, head, edge, width, offsets.tobytes(), bytes(packed))
         finally:
             os.close(descriptor)
 
-    def _pack(self, together: Sequence[tuple[int, str]], offsets: array[int], packed: bytearray) -> int:
-        vectors = self._embedder.embed([piece for _, piece in together])
+    def _pack(self, batch: Sequence[tuple[int, str]], offsets: array[int], packed: bytearray) -> int:
+        vectors = self._embedder.embed([piece for _, piece in batch])
         width = len(vectors[0]) // 8
-        for (offset, _), vector in zip(together, vectors, strict=True):
+        for (offset, _), vector in zip(batch, vectors, strict=True):
             offsets.append(offset)
             packed += signs(vector).to_bytes(width)
         return width

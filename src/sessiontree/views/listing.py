@@ -120,11 +120,10 @@ class _Cells(Struct, frozen=True):
 
 def _fitting(threads: Sequence[ThreadMember], wanted: int, width: int, available: Sequence[Column]) -> list[_Cells]:
     """The columns that leave enough width for the title; empty ones are dropped."""
-    places = sorted(
-        range(len(available)), key=lambda at: (available[at].drop_order, -at)
-    )  # in the order in which they are kept
+    # The columns to keep first come first.
+    order = sorted(range(len(available)), key=lambda at: (available[at].drop_order, -at))
     kept: dict[int, _Cells] = {}
-    for at in places:
+    for at in order:
         cells = _cells(available[at], threads)
         if cells is None:
             continue

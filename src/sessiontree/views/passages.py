@@ -63,8 +63,8 @@ def find_passage(session: Session, id: str, neighbors: int) -> Passage:
     before = before[-neighbors:] if neighbors else []
     after = [entry for entry in entries[here + 1 :] if has_text(entry)][:neighbors]
     shown = [*before, *entries[here : here + 1], *after]
-    places = [path.index(entry.id) for entry in (shown[0], shown[-1])] if shown else [0, len(path) - 1]
-    return Passage(shown, len(before) if id in path else None, places[0], len(path) - places[1] - 1)
+    ends = [path.index(entry.id) for entry in (shown[0], shown[-1])] if shown else [0, len(path) - 1]
+    return Passage(shown, len(before) if id in path else None, ends[0], len(path) - ends[1] - 1)
 
 
 def has_text(entry: Entry) -> bool:
