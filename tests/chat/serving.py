@@ -47,7 +47,7 @@ def wait_for_question(terminal: Terminal, tool: str) -> None:
     terminal.wait_for("or n and a reason:")
 
 
-class Said(Struct, frozen=True):
+class ShownMessage(Struct, frozen=True):
     """A message as `sessiontree context` prints it."""
 
     role: str
@@ -61,7 +61,7 @@ def newest(place: Place) -> Path:
     return max((place.home / "sessions").rglob("*.jsonl"), key=lambda path: path.name)
 
 
-def checked(place: Place, path: Path | None = None) -> list[Said]:
+def checked(place: Place, path: Path | None = None) -> list[ShownMessage]:
     """The messages of a session, as our commands print them; `doctor` must find nothing, and no call may be open."""
     file = str(path or newest(place))
     (examined,) = _told(place, "doctor", file)["sessions"]
@@ -70,7 +70,7 @@ def checked(place: Place, path: Path | None = None) -> list[Said]:
     answered = {one["toolCallId"] for one in messages}
     assert [call for one in messages for call in one["toolCalls"] if call["id"] not in answered] == []
     return [
-        Said(one["role"], one["text"], tuple(call["name"] for call in one["toolCalls"]), one["isError"])
+        ShownMessage(one["role"], one["text"], tuple(call["name"] for call in one["toolCalls"]), one["isError"])
         for one in messages
     ]
 
@@ -86,8 +86,8 @@ def _told(place: Place, *arguments: str) -> dict[str, Any]:
         out.flush()
     printed = out.buffer.getvalue()
     assert code == 0, printed
-    told: dict[str, Any] = json.loads(printed)
-    return told
+    result: dict[str, Any] = json.loads(printed)
+    return result
 
 
 def results_sent(recorded: Recorded) -> list[str]:

@@ -96,7 +96,7 @@ def scripted(place: Place, *turns: ScriptTurn, name: str = "script") -> str:
     return f"scripted:{path}"
 
 
-def said(place: Place) -> list[str]:
+def session_texts(place: Place) -> list[str]:
     """The messages of the newest session."""
     return texts(place.session())
 

@@ -12,7 +12,7 @@ import sessiontree
 from sessiontree.chat.commands import COMMANDS
 from sessiontree.core.entries import BranchSummary, Compaction, ModeChange, ModelChange, ThinkingLevelChange
 from sessiontree.core.messages import message_text
-from tests.chat.terminals import Done, Place, Terminal, call, check_is_sound, said, scripted, texts, turn
+from tests.chat.terminals import Done, Place, Terminal, call, check_is_sound, scripted, session_texts, texts, turn
 
 
 class Begun:
@@ -486,4 +486,4 @@ def test_a_prompt_that_only_looks_like_a_command_is_sent_unchanged(place: Place)
     begun = Begun(place)
     begun.chat("  what about a/b and !x?")
     assert [message_text(message) for message in begun.session().context().messages][-2] == "  what about a/b and !x?"
-    assert said(place)[-1] == "Three."
+    assert session_texts(place)[-1] == "Three."

@@ -29,10 +29,10 @@ def test_only_the_answer_after_parallel_calls_is_printed(place: Place, model: st
 def test_json_is_one_object_that_names_the_session(place: Place) -> None:
     with ModelServer([turn("Hello.")]) as server:
         done = place.run("-p", "hi", "--output", "json", "--model", MODELS[0], more=server.environment())
-    (told,) = done.objects()
-    assert (told["schemaVersion"], told["text"], told["reason"]) == (1, "Hello.", "done")
-    assert told["path"] == place.session().location
-    assert told["model"] == MODELS[0]
+    (result,) = done.objects()
+    assert (result["schemaVersion"], result["text"], result["reason"]) == (1, "Hello.", "done")
+    assert result["path"] == place.session().location
+    assert result["model"] == MODELS[0]
 
 
 def test_stream_json_prints_one_event_per_line(place: Place) -> None:
@@ -50,8 +50,8 @@ def test_piped_input_is_the_prompt_or_is_appended_to_it(place: Place) -> None:
         more = server.environment()
         place.run("-p", "--model", MODELS[0], typed="from the pipe\n", more=more)
         place.run("-p", "explain:", "--model", MODELS[0], typed="from the pipe\n", more=more)
-    said = [message_text(session.context().messages[0]) for session in place.sessions()]
-    assert said == ["from the pipe", "explain:\n\nfrom the pipe"]
+    texts = [message_text(session.context().messages[0]) for session in place.sessions()]
+    assert texts == ["from the pipe", "explain:\n\nfrom the pipe"]
 
 
 def test_a_session_is_continued_in_place_or_in_a_copy(place: Place) -> None:

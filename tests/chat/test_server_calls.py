@@ -51,9 +51,9 @@ def test_calls_run_in_parallel_and_changes_need_approval(place: Place, model: st
         assert terminal.shown.count("\n? ") == 4
     denied = "write was not run: five is a bad name. Nothing was changed."
     assert not (place.project / "five").exists()
-    said = checked(place)
-    assert [one.calls for one in said if one.calls] == [("bash", "bash"), ("bash",), ("bash",), ("write",)]
-    assert [(one.text, one.is_error) for one in said if one.role == "toolResult"][-1] == (denied, True)
+    messages = checked(place)
+    assert [one.calls for one in messages if one.calls] == [("bash", "bash"), ("bash",), ("bash",), ("write",)]
+    assert [(one.text, one.is_error) for one in messages if one.role == "toolResult"][-1] == (denied, True)
     assert denied in results_sent(server.requests[-1])[-1]
     assert place.session().config.approval_tools == ("bash",)
 

@@ -119,9 +119,9 @@ def test_the_user_decides_about_calls_that_a_killed_program_left_open(place: Pla
     assert again.strip() == "again is done"
     assert "The result of this call was lost: the program ended before it was stored." in skipped
     assert told == "it printed 7"
-    said = checked(place)
-    assert [one.role for one in said] == ["user", "assistant", *["toolResult"] * 3, "user", "assistant"]
-    assert {one.is_error for one in said if "was lost" in one.text} == {True}
+    messages = checked(place)
+    assert [one.role for one in messages] == ["user", "assistant", *["toolResult"] * 3, "user", "assistant"]
+    assert {one.is_error for one in messages if "was lost" in one.text} == {True}
     assert len(place.sessions()) == 1
 
 

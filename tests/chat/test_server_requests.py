@@ -91,9 +91,9 @@ def test_a_conversation_that_is_too_long_is_compacted_and_sent_again(place: Plac
         refused, accepted = server.requests[2:]
         assert long in sent(refused)
         assert long not in sent(accepted)
-        said = checked(place)
-        assert (said[0].role, said[-1].text) == ("compactionSummary", "It fits now.")
-        assert json.dumps(said[0].text, ensure_ascii=False)[1:-1] in sent(accepted)
+        messages = checked(place)
+        assert (messages[0].role, messages[-1].text) == ("compactionSummary", "It fits now.")
+        assert json.dumps(messages[0].text, ensure_ascii=False)[1:-1] in sent(accepted)
 
         say(terminal, "how does it read?", "letters.")
         terminal.enter("more?")
@@ -101,8 +101,8 @@ def test_a_conversation_that_is_too_long_is_compacted_and_sent_again(place: Plac
         terminal.wait_for("tokens in")
         assert len(server.requests) == 7  # once more, and no further
         leave(terminal)
-    said = checked(place)
-    assert "more?" in [one.text for one in said]
+    messages = checked(place)
+    assert "more?" in [one.text for one in messages]
     assert len([one for one in place.session().path() if isinstance(one, Compaction)]) == 2
 
 

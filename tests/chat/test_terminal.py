@@ -14,7 +14,7 @@ from sessiontree.core.jsonio import render_json
 from sessiontree.core.messages import Image, Text, User, message_text
 from sessiontree.testing.model_server import ModelServer
 from tests.agent.builders import is_alive, pid_in, wait_for
-from tests.chat.terminals import Place, Terminal, call, said, scripted, turn, wait_until
+from tests.chat.terminals import Place, Terminal, call, scripted, session_texts, turn, wait_until
 
 MODELS = ["anthropic:claude-opus-5", "openai:gpt-5"]
 
@@ -30,15 +30,17 @@ def test_ctrl_c_at_a_question_ends_the_turn(place: Place) -> None:
         terminal.type("\x04")
         assert terminal.end() == 0
     assert not (place.project / "x").exists()
-    assert "This call was not run" in said(place)[-1]
+    assert "This call was not run" in session_texts(place)[-1]
 
 
 @pytest.mark.parametrize(
-    ("answer", "runs", "told"),
+    ("answer", "runs", "result"),
     [("r", 2, "once"), ("s", 1, "The result of this call was lost"), ("a it printed 7", 1, "it printed 7")],
     ids=["run again", "skip", "answer by hand"],
 )
-def test_the_user_decides_about_a_call_that_a_crash_left_open(place: Place, answer: str, runs: int, told: str) -> None:
+def test_the_user_decides_about_a_call_that_a_crash_left_open(
+    place: Place, answer: str, runs: int, result: str
+) -> None:
     """Killed during a tool call: the user is asked about it, and nothing is run twice without approval."""
     command = "echo run >> count; echo $$ > pid; test $(wc -l < count) = 1 && sleep 100; echo once"
     first = scripted(place, turn("I count.", call("bash", command=command)))
@@ -56,7 +58,7 @@ def test_the_user_decides_about_a_call_that_a_crash_left_open(place: Place, answ
         terminal.enter("/quit")
         assert terminal.end() == 0
     assert len((place.project / "count").read_text().split()) == runs
-    assert told in said(place)[-2]
+    assert result in session_texts(place)[-2]
 
 
 def test_large_pastes_are_placeholders_on_the_screen_and_complete_for_the_model(place: Place) -> None:
@@ -70,7 +72,7 @@ def test_large_pastes_are_placeholders_on_the_screen_and_complete_for_the_model(
         terminal.wait_for("Long.")
         terminal.enter("/quit")
         assert terminal.end() == 0
-    assert said(place)[0] == f"see {pasted}"
+    assert session_texts(place)[0] == f"see {pasted}"
     assert "line 60" not in terminal.shown
 
 
@@ -114,7 +116,7 @@ def test_a_fork_by_double_escape_appends_the_input_to_the_prompt(place: Place) -
         terminal.wait_for("Two.")
         terminal.enter("/quit")
         assert terminal.end() == 0
-    assert said(place) == ["first prompt\n\nhalf a thought", "Two."]
+    assert session_texts(place) == ["first prompt\n\nhalf a thought", "Two."]
     assert len(place.sessions()) == 2
 
 
@@ -135,7 +137,7 @@ def test_earlier_prompts_are_recalled_with_the_arrow_and_by_search(place: Place)
         terminal.wait_for("Two.")
         terminal.enter("/quit")
         assert terminal.end() == 0
-    assert said(place) == ["an older prompt", "One.", "an older prompt", "Two."]
+    assert session_texts(place) == ["an older prompt", "One.", "an older prompt", "Two."]
 
 
 def test_commands_are_completed_and_unknown_ones_get_a_suggestion(place: Place) -> None:
@@ -217,7 +219,7 @@ def test_ctrl_c_ends_the_turn_also_with_plain_input(place: Place) -> None:
         terminal.wait_for_prompt()
         terminal.interrupt()  # the second one leaves
         assert terminal.end() == 0
-    assert any("This call was interrupted" in text for text in said(place))
+    assert any("This call was interrupted" in text for text in session_texts(place))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -228,7 +230,7 @@ def test_a_terminated_program_settles_open_calls(place: Place, number: int) -> N
         wait_until(place.project / "pid")
         os.kill(terminal.process.pid, number)
         assert terminal.end() == 128 + number
-    assert any("This call was interrupted" in text for text in said(place))
+    assert any("This call was interrupted" in text for text in session_texts(place))
     wait_for(lambda: not is_alive(pid_in(place.project / "pid")))
 
 
@@ -309,14 +311,14 @@ def test_without_prompt_toolkit_input_is_plain_and_a_hint_names_the_extra(place:
         terminal.wait_for("Still here.")
         terminal.enter("/quit")
         assert terminal.end() == 0
-    assert said(place) == ["hello", "Still here."]
+    assert session_texts(place) == ["hello", "Still here."]
 
 
 def test_a_branch_that_is_left_can_be_summarized(place: Place) -> None:
     model = scripted(place, turn("The lexer is slow."), turn("Anew."))
     done = place.run("--model", model, typed="why is it slow?\n/tree\n2\n\n/tree\n1\ny\nstart anew\n/quit\n")
     assert "added a summary" in done.out
-    texts = said(place)
+    texts = session_texts(place)
     assert "lexer" in texts[0]
     assert texts[1:] == ["start anew", "Anew."]
 
@@ -332,4 +334,4 @@ def test_bidi_characters_in_a_prompt_are_replaced_on_the_screen(place: Place) ->
         terminal.enter("/quit")
         assert terminal.end() == 0
     assert "\u202e" not in terminal.raw
-    assert said(place)[0] == "see \u202egnp \u202eabc"
+    assert session_texts(place)[0] == "see \u202egnp \u202eabc"

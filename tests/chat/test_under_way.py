@@ -11,7 +11,7 @@ import pytest
 from sessiontree.models.script import ScriptError, ScriptTurn
 from sessiontree.views.text import columns
 from tests.agent.builders import is_alive, pid_in, wait_for
-from tests.chat.terminals import Place, Terminal, call, said, scripted, texts, turn, wait_until
+from tests.chat.terminals import Place, Terminal, call, scripted, session_texts, texts, turn, wait_until
 
 WAITING = "echo $$ > pid; until test -e go; do sleep 0.02; done"
 """A command that ends when the test lets it."""
@@ -115,7 +115,7 @@ def test_a_line_typed_during_a_run_is_queued_and_sent_next(place: Place) -> None
         terminal.wait_for("> and then this")
         terminal.wait_for("And that, too.")
         leave(terminal)
-    assert said(place)[-3:] == ["Waited.", "and then this", "And that, too."]
+    assert session_texts(place)[-3:] == ["Waited.", "and then this", "And that, too."]
 
 
 STEER = "\x13"
@@ -132,7 +132,7 @@ def test_a_line_entered_with_ctrl_s_is_sent_when_the_current_calls_are_done(plac
         (place.project / "go").touch()
         terminal.wait_for("Answered.")
         leave(terminal)
-    assert [text for text in said(place) if "more" not in text][3:] == [
+    assert [text for text in session_texts(place) if "more" not in text][3:] == [
         "be brief",
         "As you like.",
         "Done.",
@@ -153,7 +153,7 @@ def test_after_ctrl_c_a_steering_line_returns_to_the_input_and_a_command_waits(p
         terminal.wait_for("be brief")
         terminal.interrupt()
         assert terminal.end() == 0
-    assert "be brief" not in said(place)
+    assert "be brief" not in session_texts(place)
     assert place.session().labels == {}
 
 
@@ -180,11 +180,11 @@ def test_ctrl_c_ends_the_run_and_returns_queued_lines_to_the_input(place: Place)
         terminal.interrupt()
         terminal.wait_for("interrupted")
         terminal.wait_for("> never mind the rest")
-        assert not any("never mind" in text for text in said(place))
+        assert not any("never mind" in text for text in session_texts(place))
         terminal.answer(" of it")
         terminal.wait_for("Answered.")
         leave(terminal)
-    assert said(place)[-2:] == ["never mind the rest of it", "Answered."]
+    assert session_texts(place)[-2:] == ["never mind the rest of it", "Answered."]
 
 
 def test_ctrl_c_while_typing_ends_the_run_and_keeps_the_line(place: Place) -> None:
@@ -200,7 +200,7 @@ def test_ctrl_c_while_typing_ends_the_run_and_keeps_the_line(place: Place) -> No
         terminal.answer("ought")
         terminal.wait_for("Answered.")
         leave(terminal)
-    assert said(place)[-2] == "first\n\nhalf a thought"
+    assert session_texts(place)[-2] == "first\n\nhalf a thought"
 
 
 def test_queued_lines_are_not_sent_after_a_failed_run(place: Place) -> None:
@@ -212,7 +212,7 @@ def test_queued_lines_are_not_sent_after_a_failed_run(place: Place) -> None:
         terminal.wait_for("> go on")
         terminal.interrupt()
         leave(terminal)
-    assert not any("go on" in text for text in said(place))
+    assert not any("go on" in text for text in session_texts(place))
 
 
 def test_the_run_continues_while_a_line_is_being_typed(place: Place) -> None:
@@ -226,7 +226,7 @@ def test_the_run_continues_while_a_line_is_being_typed(place: Place) -> None:
         terminal.wait_for("Waited.")
         terminal.wait_for("Answered.")
         leave(terminal)
-    assert said(place)[-2:] == ["I am thinking", "Answered."]
+    assert session_texts(place)[-2:] == ["I am thinking", "Answered."]
 
 
 def test_keys_typed_before_a_question_do_not_answer_it(place: Place) -> None:
@@ -248,7 +248,7 @@ def test_keys_typed_before_a_question_do_not_answer_it(place: Place) -> None:
         terminal.wait_for("To the second.")
         leave(terminal)
     assert not (place.project / "x").exists()
-    assert said(place)[-5:] == ["Denied.", "yes", "To the first.", "y", "To the second."]
+    assert session_texts(place)[-5:] == ["Denied.", "yes", "To the first.", "y", "To the second."]
 
 
 def test_a_large_paste_during_a_run_is_a_placeholder_and_complete_for_the_model(place: Place) -> None:
@@ -261,7 +261,7 @@ def test_a_large_paste_during_a_run_is_a_placeholder_and_complete_for_the_model(
         (place.project / "go").touch()
         terminal.wait_for("Long.")
         leave(terminal)
-    assert said(place)[-2] == pasted
+    assert session_texts(place)[-2] == pasted
     assert "line 60" not in terminal.shown
 
 
@@ -282,7 +282,7 @@ def test_with_plain_input_the_next_line_is_read_after_the_run(place: Place) -> N
         terminal.wait_for("Waited.")
         terminal.wait_for("Answered.")
         leave(terminal)
-    assert said(place)[-2:] == ["and then this", "Answered."]
+    assert session_texts(place)[-2:] == ["and then this", "Answered."]
 
 
 def test_terminal_settings_are_restored(place: Place) -> None:
@@ -292,7 +292,7 @@ def test_terminal_settings_are_restored(place: Place) -> None:
         terminal.wait_for("next> half")
         os.kill(terminal.process.pid, 15)
         assert terminal.end() == 128 + 15
-    assert any("This call was interrupted" in text for text in said(place))
+    assert any("This call was interrupted" in text for text in session_texts(place))
     assert terminal.raw.rfind("\x1b[?2004l") > terminal.raw.rfind("\x1b[?2004h")
 
 
@@ -304,5 +304,5 @@ def test_a_program_terminated_during_a_user_command_records_it_and_exits(place: 
         wait_until(place.project / "pid")
         os.kill(terminal.process.pid, 15)
         assert terminal.end() == 128 + 15
-    assert said(place)[-1].endswith("begun\n")
+    assert session_texts(place)[-1].endswith("begun\n")
     wait_for(lambda: not is_alive(pid_in(place.project / "pid")))

@@ -44,8 +44,8 @@ def test_append_takes_role_and_text_and_prints_the_new_id(run: Run, session: str
 
 def test_append_reads_text_or_json_entries_from_stdin(run: Run, session: str) -> None:
     run("append", session, "user", "-", stdin="from\nstdin 日本\n")
-    told = run("append", session, "--json", stdin='{"type":"custom_message","customType":"n","content":"note"}').json
-    assert [entry["type"] for entry in told["entries"]] == ["custom_message"]
+    result = run("append", session, "--json", stdin='{"type":"custom_message","customType":"n","content":"note"}').json
+    assert [entry["type"] for entry in result["entries"]] == ["custom_message"]
     two = run("append", session, stdin='{"role":"user","content":"a"}\n{"role":"assistant","content":[]}\n')
     assert len(two.lines) == 2
     texts = [message["text"] for message in run("context", session, "--json").json["messages"]]

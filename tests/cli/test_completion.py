@@ -229,11 +229,11 @@ def test_a_title_is_one_clean_line_after_its_id(title: str, world: World) -> Non
     assert (done.returncode, done.stderr) == (0, b"")
     head, line = done.stdout.decode().removesuffix("\n").split("\n")
     assert head == "files"
-    id, _, said = line.partition("\t")
+    id, _, description = line.partition("\t")
     assert id == IDS[0]
-    assert said
-    assert said.isprintable()
-    assert not set("\u202e\x1b\t") & set(said)
+    assert description
+    assert description.isprintable()
+    assert not set("\u202e\x1b\t") & set(description)
 
 
 def test_words_with_unprintable_characters_are_not_offered(world: World, complete: Complete) -> None:

@@ -69,9 +69,9 @@ def test_repair_only_shows_its_plan_by_default(run: Run, tmp_path: Path) -> None
 def test_repair_in_place_keeps_a_backup_and_a_side_car_and_then_finds_nothing(run: Run, tmp_path: Path) -> None:
     path = damaged(tmp_path, "neovate", "torn tail")
     before = path.read_bytes()
-    told = run("repair", str(path), "--in-place", "--json").json
-    assert Path(told["backup"]).read_bytes() == before
-    assert [json.loads(line)["rule"] for line in Path(told["sidecar"]).read_text().splitlines()] == ["torn-tail"]
+    result = run("repair", str(path), "--in-place", "--json").json
+    assert Path(result["backup"]).read_bytes() == before
+    assert [json.loads(line)["rule"] for line in Path(result["sidecar"]).read_text().splitlines()] == ["torn-tail"]
     assert run("doctor", str(path)).code == 0
     again = run("repair", str(path), "--in-place")
     assert (again.code, again.out) == (0, "")

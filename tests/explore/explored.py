@@ -27,7 +27,7 @@ class Explored:
         session.append("user", "Where we begin.")
         session.append("assistant", [{"type": "text", "text": "Understood."}], stopReason="stop")
         self.location = session.location
-        self.stood = session.leaf
+        self.leaf_before = session.leaf
         self.worktrees = LaneWorktrees(str(self.home), session.id, str(self.project))
         asyncio.run(self._run(session, writes, check))
         session.close()

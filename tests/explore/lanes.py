@@ -38,14 +38,16 @@ USED = Usage(5, 5, total_tokens=10)
 FACTS = Facts(200_000, 100, source="test")
 
 
-def new_session(folder: Path, *, said: str | None = "Where we begin.", dialect: str = "native", **more: Any) -> Session:
+def new_session(
+    folder: Path, *, prompt: str | None = "Where we begin.", dialect: str = "native", **more: Any
+) -> Session:
     """A session with messages, in a temporary project."""
     project = folder / "project"
     project.mkdir(exist_ok=True)
     session = sessiontree.create(project, home=folder / "home", **more)
     session.set_config(approval_mode="yolo")
-    if said is not None:
-        session.append("user", said)
+    if prompt is not None:
+        session.append("user", prompt)
         session.append("assistant", [{"type": "text", "text": "Understood."}], stopReason="stop")
     if dialect != "native":
         out = str(folder / f"{dialect}.jsonl")
@@ -185,8 +187,8 @@ def check_no_message_is_lost(session: Session) -> None:
     fresh = sessiontree.open(session.location)
     state = find_exploration(fresh)
     seen = {id for lane in state.lanes for id in fresh.path_ids(lane.leaf)}
-    beside = [id for id in fresh.ids if fresh.type_of(id) == "message" and id not in seen]
-    assert not beside, [fresh.fields(id) for id in beside]
+    lost = [id for id in fresh.ids if fresh.type_of(id) == "message" and id not in seen]
+    assert not lost, [fresh.fields(id) for id in lost]
 
 
 def _lane_text(message: Message) -> str:

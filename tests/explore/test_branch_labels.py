@@ -189,10 +189,10 @@ def test_a_kept_lane_labels_the_branch_that_continues_it_and_no_later_fork(tmp_p
     kept = Planned(session).lane(1, verdict="kept")
     session.move(session.children(kept)[0])
     parting = session.append("user", "And on.").id
-    beside = session.append("assistant", [{"type": "text", "text": "Another way."}]).id
+    other = session.append("assistant", [{"type": "text", "text": "Another way."}]).id
     session.move(parting)
     here = session.append("assistant", [{"type": "text", "text": "Going on."}]).id
-    assert names(session) == {here: "lane 1 · gpt-5 · kept", beside: ""}
+    assert names(session) == {here: "lane 1 · gpt-5 · kept", other: ""}
     assert marked(session) == ["[lane 1 · gpt-5 · kept]"]
 
 

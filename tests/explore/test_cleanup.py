@@ -255,7 +255,7 @@ def test_a_session_with_running_lanes_is_not_purged(place: Repository) -> None:
     child = start(place, "go", "--model", script)
     try:
         deadline = time.monotonic() + SECONDS
-        while Path(place.location).read_text().count('"go"') < 3:  # in the plan, in the record, and said
+        while Path(place.location).read_text().count('"go"') < 3:  # in the plan, in the record, and in a message
             assert time.monotonic() < deadline
             time.sleep(0.05)
         done = place.sessiontree("clean", "--older-than", "0h", "--yes", "--purge")
@@ -313,7 +313,7 @@ def test_processes_that_share_lanes_report_all_of_them(place: Repository) -> Non
     child.communicate()
     both = [start(place, "resume", "--approval", "yolo", stdout=subprocess.PIPE) for _ in range(2)]
     for one in both:
-        out, err = (said.decode() for said in one.communicate(timeout=SECONDS * 2))
+        out, err = (stream.decode() for stream in one.communicate(timeout=SECONDS * 2))
         assert one.returncode == 0, err
         assert "lost" not in out
         assert "did not finish" not in err

@@ -69,7 +69,7 @@ def test_four_models_in_four_worktrees_compared_two_merged_one_dropped_one_kept(
     place: Repository, server: ModelServer
 ) -> None:
     before, files = seen_by_user(place.project), contents(place.project)
-    stood = place.opened().leaf
+    leaf_before = place.opened().leaf
 
     done = place.explore(
         "--prompts", place.prompts(), *model_arguments(), "--check", "test -e alpha.txt", more=server.environment()
@@ -79,7 +79,7 @@ def test_four_models_in_four_worktrees_compared_two_merged_one_dropped_one_kept(
     assert contents(place.project) == files, "lanes work in worktrees of their own"
     assert seen_by_user(place.project) == before
     assert git(place.project, "worktree", "list").count("\n") == 0
-    assert place.opened().leaf == stood
+    assert place.opened().leaf == leaf_before
 
     results = place.run_json("compare")["results"]
     assert [one["name"] for one in results] == [model.partition(":")[2] for model in MODELS]
@@ -435,7 +435,7 @@ def test_a_program_that_is_terminated_leaves_lanes_that_can_be_resumed(place: Re
         text=True,
     )
     deadline = time.monotonic() + 40
-    while Path(place.location).read_text().count("This is attempt") < 6:  # in the plan, in the records, and said
+    while Path(place.location).read_text().count("This is attempt") < 6:  # in the plan, in the records, and in messages
         assert time.monotonic() < deadline
         time.sleep(0.05)
     child.terminate()
@@ -545,9 +545,9 @@ def test_chat_explores_and_moves_to_the_kept_branch(place: Repository, server: M
         terminal.wait_for("There is delta now.")
         terminal.enter("/quit")
         assert terminal.end() == 0
-    said = [message_text(one) for one in place.opened().context().messages]
-    assert "There is gamma now." in said
-    assert said[-1] == "There is delta now."
+    texts = [message_text(one) for one in place.opened().context().messages]
+    assert "There is gamma now." in texts
+    assert texts[-1] == "There is delta now."
     assert (place.project / "gamma.txt").read_text() == "gamma\n"
 
 

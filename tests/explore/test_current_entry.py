@@ -112,7 +112,7 @@ def fresh(session: Session) -> Session:
     return sessiontree.open(session.location)
 
 
-def said(session: Session, leaf: str | None = None) -> list[str]:
+def texts(session: Session, leaf: str | None = None) -> list[str]:
     return [message_text(message) for message in session.context(leaf).messages]
 
 
@@ -139,26 +139,26 @@ def test_the_types_of_side_branches_are_those_that_are_written() -> None:
 @pytest.mark.parametrize("dialect", SHAPES)
 def test_messages_of_other_processes_follow_the_current_entry_not_a_lane(tmp_path: Path, dialect: str) -> None:
     session = new_session(tmp_path, dialect=dialect)
-    stood = fresh(session).leaf
+    leaf_before = fresh(session).leaf
     with working(session, tmp_path):
-        assert fresh(session).leaf == stood
+        assert fresh(session).leaf == leaf_before
         command(tmp_path, "append", session.location, "user", "meanwhile")
-        assert said(fresh(session)) == [*BEGAN, "meanwhile"]
+        assert texts(fresh(session)) == [*BEGAN, "meanwhile"]
         command(tmp_path, "rename", session.location, "Named meanwhile")
     command(tmp_path, "append", session.location, "user", "afterwards")
     now = fresh(session)
-    assert said(now) == [*BEGAN, "meanwhile", "afterwards"]
+    assert texts(now) == [*BEGAN, "meanwhile", "afterwards"]
     assert now.name == "Named meanwhile"
     assert not [finding for finding in examine(now) if finding.severity not in MINOR]
     for lane in find_exploration(now).lanes:
-        assert "meanwhile" not in said(now, lane.leaf)
+        assert "meanwhile" not in texts(now, lane.leaf)
     asked = resumed(now, tmp_path)
-    assert asked, "a lane goes on where it stood"
+    assert asked, "a lane continues from its last entry"
     for request in asked:
         assert not {"meanwhile", "afterwards"} & {message_text(message) for message in request.messages}
-    assert said(fresh(session)) == [*BEGAN, "meanwhile", "afterwards"]
+    assert texts(fresh(session)) == [*BEGAN, "meanwhile", "afterwards"]
     fresh(session).append("user", "at the end")
-    assert said(fresh(session)) == [*BEGAN, "meanwhile", "afterwards", "at the end"]
+    assert texts(fresh(session)) == [*BEGAN, "meanwhile", "afterwards", "at the end"]
 
 
 @pytest.mark.parametrize("dialect", SHAPES)
@@ -167,36 +167,36 @@ def test_after_a_kill_another_exploration_begins_at_the_current_entry(tmp_path: 
     with working(session, tmp_path):
         pass
     now = fresh(session)
-    stood = now.leaf
-    assert said(now) == BEGAN
-    assert stood in command(tmp_path, "info", "--json", now.location)
+    leaf_before = now.leaf
+    assert texts(now) == BEGAN
+    assert leaf_before in command(tmp_path, "info", "--json", now.location)
     second, _ = explored(now, *PROMPTS)
-    assert second.plan.at == stood
+    assert second.plan.at == leaf_before
     for lane in second.lanes:
-        assert said(now, lane.leaf)[:2] == BEGAN
-        assert len(said(now, lane.leaf)) == 4, "nothing of the first exploration"
-    assert said(fresh(session)) == BEGAN
+        assert texts(now, lane.leaf)[:2] == BEGAN
+        assert len(texts(now, lane.leaf)) == 4, "nothing of the first exploration"
+    assert texts(fresh(session)) == BEGAN
 
 
 def test_an_exploration_at_another_entry_does_not_move_the_session(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     first = session.ids[1]
-    stood = session.leaf
+    leaf_before = session.leaf
     with working(session, tmp_path, at=first):
-        assert fresh(session).leaf == stood
-    assert fresh(session).leaf == stood
+        assert fresh(session).leaf == leaf_before
+    assert fresh(session).leaf == leaf_before
 
 
 @pytest.mark.parametrize("dialect", [*SHAPES, "nothing"])
 def test_an_exploration_of_an_empty_session_keeps_its_current_entry(tmp_path: Path, dialect: str) -> None:
     is_empty = dialect == "nothing"
-    session = new_session(tmp_path, said=None, appear="now") if is_empty else new_session(tmp_path, dialect=dialect)
+    session = new_session(tmp_path, prompt=None, appear="now") if is_empty else new_session(tmp_path, dialect=dialect)
     if not is_empty:
         session.reset()
     with working(session, tmp_path):
-        assert said(fresh(session)) == []
+        assert texts(fresh(session)) == []
         command(tmp_path, "append", session.location, "user", "first")
-    assert said(fresh(session)) == ["first"]
+    assert texts(fresh(session)) == ["first"]
 
 
 @pytest.mark.parametrize("dialect", SHAPES)
@@ -208,21 +208,21 @@ def test_after_a_lane_was_kept_messages_continue_on_it(tmp_path: Path, dialect: 
     resumed(now, tmp_path)
     decided = keep(now, find_exploration(now), 1, None)
     now.close()
-    assert said(fresh(session)) == said(now, decided.leaf)
-    assert said(fresh(session))[2] == PROMPTS[0]
+    assert texts(fresh(session)) == texts(now, decided.leaf)
+    assert texts(fresh(session))[2] == PROMPTS[0]
     command(tmp_path, "append", session.location, "user", "good, go on")
     command(tmp_path, "append", session.location, "assistant", "Yes.")
     now = fresh(session)
-    assert said(now)[-2:] == ["good, go on", "Yes."]
-    assert said(now)[2] == PROMPTS[0]
+    assert texts(now)[-2:] == ["good, go on", "Yes."]
+    assert texts(now)[2] == PROMPTS[0]
     with working(now, tmp_path):  # and again from there
-        assert said(fresh(session))[-1] == "Yes."
+        assert texts(fresh(session))[-1] == "Yes."
         command(tmp_path, "append", session.location, "user", "meanwhile")
-    assert said(fresh(session))[-2:] == ["Yes.", "meanwhile"]
+    assert texts(fresh(session))[-2:] == ["Yes.", "meanwhile"]
     fresh(session).move(session.ids[1])
     lane = find_exploration(fresh(session)).lanes[0]
     fresh(session).branch(lane.leaf).append("user", "said in a lane")
-    assert "said in a lane" not in said(fresh(session))
+    assert "said in a lane" not in texts(fresh(session))
 
 
 @pytest.mark.parametrize("dialect", ["native", "omp"])
@@ -230,9 +230,9 @@ def test_the_branch_of_a_sub_agent_is_a_side_branch(tmp_path: Path, dialect: str
     session = new_session(tmp_path, dialect=dialect)
     with working(session, tmp_path, kind="branch"):
         assert [id for id in fresh(session).ids if fresh(session).type_of(id) == "reset_boundary"]
-        assert said(fresh(session)) == BEGAN
+        assert texts(fresh(session)) == BEGAN
     command(tmp_path, "append", session.location, "user", "afterwards")
-    assert said(fresh(session)) == [*BEGAN, "afterwards"]
+    assert texts(fresh(session)) == [*BEGAN, "afterwards"]
 
 
 @pytest.mark.parametrize("dialect", SHAPES)
@@ -244,10 +244,10 @@ def test_a_sub_agent_with_a_session_of_its_own_is_at_its_end(tmp_path: Path, dia
     linked = [sessiontree.open(path) for path in files if TASK in path.read_text()]
     assert len(linked) == 2
     for one in linked:
-        assert said(one) == ["look there"]
+        assert texts(one) == ["look there"]
         one.append("assistant", [{"type": "text", "text": "I see."}], stopReason="stop")
-        assert said(fresh(one)) == ["look there", "I see."]
-    assert said(fresh(session)) == BEGAN
+        assert texts(fresh(one)) == ["look there", "I see."]
+    assert texts(fresh(session)) == BEGAN
 
 
 # What goes into a side branch by choice, and worktrees of it
@@ -266,9 +266,9 @@ def explored_one(tmp_path: Path, request: pytest.FixtureRequest) -> tuple[Sessio
 def test_a_fork_of_a_lane_is_at_its_end(explored_one: tuple[Session, str], tmp_path: Path) -> None:
     session, lane = explored_one
     forked = session.fork(lane)
-    assert said(fresh(forked)) == said(session, lane)
+    assert texts(fresh(forked)) == texts(session, lane)
     forked.append("user", "on")
-    assert said(fresh(forked)) == [*said(session, lane), "on"]
+    assert texts(fresh(forked)) == [*texts(session, lane), "on"]
 
 
 @pytest.mark.parametrize("to", SHAPES)
@@ -281,7 +281,7 @@ def test_a_converted_session_has_the_same_current_entry(
         session.move(leaf)
         request = Request(to, out=str(tmp_path / f"{number}.jsonl"), branch=branches)
         converted = carry_out(session, make_plan(session, request))
-        assert said(fresh(converted)) == said(session, leaf)
+        assert texts(fresh(converted)) == texts(session, leaf)
 
 
 def test_switching_to_a_lane_with_a_summary_moves_there(explored_one: tuple[Session, str]) -> None:
@@ -292,8 +292,8 @@ def test_switching_to_a_lane_with_a_summary_moves_there(explored_one: tuple[Sess
     assert left.entry is not None
     assert left.entry in fresh(session).path_ids()
     fresh(session).append("user", "on")
-    assert said(fresh(session))[-1] == "on"
-    assert said(fresh(session))[2] == PROMPTS[1]
+    assert texts(fresh(session))[-1] == "on"
+    assert texts(fresh(session))[2] == PROMPTS[1]
 
 
 def test_a_kept_lane_can_be_reduced_to_its_tail(explored_one: tuple[Session, str], tmp_path: Path) -> None:
@@ -315,10 +315,10 @@ def test_a_kept_lane_can_be_reduced_to_its_tail(explored_one: tuple[Session, str
 
 def test_a_move_of_a_lane_moves_the_lane_alone(explored_one: tuple[Session, str]) -> None:
     session, lane = explored_one
-    stood = fresh(session).leaf
+    leaf_before = fresh(session).leaf
     branch = session.branch(lane)
     branch.move(session.path_ids(lane)[-2])
-    assert fresh(session).leaf == stood
+    assert fresh(session).leaf == leaf_before
     session.move(lane)
     branch.move(session.path_ids(lane)[-2])
     assert session.path_ids(lane)[-2] in fresh(session).path_ids()
@@ -328,16 +328,16 @@ def test_a_move_of_a_lane_moves_the_lane_alone(explored_one: tuple[Session, str]
 def test_entries_of_other_processes_in_lanes_do_not_move_the_current_entry(explored_one: tuple[Session, str]) -> None:
     session, lane = explored_one
     window = fresh(session)
-    stood = window.leaf
+    leaf_before = window.leaf
     session.branch(lane).append("user", "in a lane")
     assert window.refresh()
-    assert window.leaf == stood == fresh(session).leaf
+    assert window.leaf == leaf_before == fresh(session).leaf
     window.label(lane, "good")
     window.rename("called so")
-    assert said(window) == said(fresh(session)) == BEGAN
+    assert texts(window) == texts(fresh(session)) == BEGAN
 
 
-# The rule, and the same rule said in the simplest way
+# The rule, and its simplest implementation
 
 
 def by_the_book(dialect: str, lines: list[dict[str, Any]]) -> str | None:

@@ -99,10 +99,10 @@ def test_merging_appends_at_the_current_entry(explored: Explored) -> None:
     keep(explored.session, explored.state, 1, explored.worktrees)
     explored.session.append("user", "now the others")
     explored.session.append("assistant", [{"type": "text", "text": "Yes."}], stopReason="stop")
-    stood = explored.session.leaf
+    leaf_before = explored.session.leaf
     decided = merge(explored.session, explored.state, [2], explored.worktrees)
     fresh = explored.reopened()
-    assert stood in fresh.path_ids(str(fresh.leaf))
+    assert leaf_before in fresh.path_ids(str(fresh.leaf))
     assert len(decided.joins) == 1
     assert (explored.project / "two.txt").exists()
 
@@ -123,7 +123,7 @@ def test_merging_a_single_lane_is_refused(explored: Explored) -> None:
 def test_dropping_does_not_move_the_session_and_keeps_the_work_in_git(explored: Explored) -> None:
     decided = drop(explored.session, explored.state, ["four"], explored.worktrees, why="no good")
     fresh = explored.reopened()
-    assert fresh.leaf == explored.stood == decided.leaf
+    assert fresh.leaf == explored.leaf_before == decided.leaf
     assert verdicts(explored) == [None, None, None, "dropped"]
     assert folders(explored) == [True, True, True, False]
     lane = explored.state.lane(4)
@@ -139,7 +139,7 @@ def test_leaving_is_recorded_on_every_undecided_lane(explored: Explored) -> None
     leave(explored.session, explored.state, explored.worktrees, keep_worktrees=True)
     assert verdicts(explored) == ["dropped", "left", "left", "left"]
     assert folders(explored) == [False, True, True, True]
-    assert explored.reopened().leaf == explored.stood
+    assert explored.reopened().leaf == explored.leaf_before
 
 
 def test_a_lane_that_was_left_can_be_kept_later(explored: Explored) -> None:

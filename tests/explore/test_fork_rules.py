@@ -457,7 +457,7 @@ def test_rules_that_fired_before_a_kill_do_not_fire_again_and_counts_continue(tm
 
 
 @pytest.mark.parametrize(
-    ("rule", "said"),
+    ("rule", "message"),
     [
         (Rule("check"), "needs a command"),
         (Rule("repeats", count=1), "at least 2 are needed"),
@@ -466,10 +466,10 @@ def test_rules_that_fired_before_a_kill_do_not_fire_again_and_counts_continue(tm
     ],
 )
 def test_a_rule_that_could_never_apply_is_refused_before_anything_is_written(
-    tmp_path: Path, rule: Rule, said: str
+    tmp_path: Path, rule: Rule, message: str
 ) -> None:
     session = new_session(tmp_path)
     before = session.ids
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         explore(session, prompts=["x"], models=[ScriptedModel([ALWAYS])], rules=[rule])
     assert session.ids == before

@@ -73,8 +73,8 @@ def test_a_hook_gives_a_lane_tools_of_its_own(session: Session, tmp_path: Path) 
 def test_entries_appended_before_a_request_are_part_of_it_and_of_the_file(session: Session, tmp_path: Path) -> None:
     class Saying(Quiet):
         async def before_request(self, exploration: Exploration, lane: Lane, run: Run) -> None:
-            said = {"type": "custom_message", "customType": "x", "content": f"News of {lane.name}.", "display": True}
-            await in_thread(lane.branch.append, said)
+            entry = {"type": "custom_message", "customType": "x", "content": f"News of {lane.name}.", "display": True}
+            await in_thread(lane.branch.append, entry)
             exploration.emit(lane, Delivered("someone", "News"))
 
     model, tools = Asking(2), Tools([Note(tmp_path / "notes")])

@@ -101,7 +101,7 @@ def check_no_call_was_made_twice(notes: list[str], lanes: list[list[Message]]) -
 
 def test_lanes_continue_however_often_the_process_is_killed(tmp_path: Path) -> None:
     session, notes = new_session(tmp_path), tmp_path / "notes"
-    stood = session.leaf
+    leaf_before = session.leaf
     died = killed_and_resumed(session, str(notes), LANES, STEPS, KILLS, 0.3)
     assert died == KILLS, "the run ended too soon to be killed so often"
     fresh = sessiontree.open(session.location)
@@ -113,7 +113,7 @@ def test_lanes_continue_however_often_the_process_is_killed(tmp_path: Path) -> N
     assert [len(one) for one in messages] == [2 * STEPS + 2] * LANES
     lost = check_no_call_was_made_twice(notes.read_text().splitlines(), messages)
     assert lost <= died * LANES
-    assert fresh.leaf == stood
+    assert fresh.leaf == leaf_before
 
 
 def test_worktrees_and_their_files_survive_kills(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -166,7 +166,7 @@ def test_waiting_ends_when_no_lane_is_left_that_could_send(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("to", "text", "said"),
+    ("to", "text", "error"),
     [
         ("nobody", "x", "no lane 'nobody'; lanes: 1 (ann), 2 (bob)"),
         ("ann", "x", "that is your own lane"),
@@ -174,10 +174,10 @@ def test_waiting_ends_when_no_lane_is_left_that_could_send(tmp_path: Path) -> No
         ("bob", "", "Expected `str` of length >= 1"),
     ],
 )
-def test_messages_that_cannot_be_sent_are_reported(tmp_path: Path, to: str, text: str, said: str) -> None:
+def test_messages_that_cannot_be_sent_are_reported(tmp_path: Path, to: str, text: str, error: str) -> None:
     session = new_session(tmp_path)
     _, events, _ = talked(session, [sends(to=to, text=text), turn("done")], [waits(1), turn("b")])
-    assert said in outputs(events, 1)[0]
+    assert error in outputs(events, 1)[0]
     assert not [one for _, one in iter_records(session) if isinstance(one, SentMessage)]
 
 

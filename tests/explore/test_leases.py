@@ -91,15 +91,15 @@ def test_the_first_of_two_leases_on_the_same_parent_is_valid(session: Session) -
     behind_other = write(Branch(session, other), third).id  # who lost, and did not notice, goes on
     log.refresh()
     assert (log.lanes[start].lease, log.lanes[start].leaf) == (first, one)
-    said = Branch(session, one)
-    said.append("user", "of the holder")
+    branch = Branch(session, one)
+    branch.append("user", "of the holder")
     Branch(session, behind_other).append("user", "of nobody")
     log.refresh()
-    assert log.lanes[start].leaf == said.leaf
-    late = write(Branch(session, one), new_lease()).id  # whoever wrote this had not seen what was said since
+    assert log.lanes[start].leaf == branch.leaf
+    late = write(Branch(session, one), new_lease()).id  # its writer had not seen the later messages
     log.refresh()
     assert late != log.lanes[start].lease_id
-    assert log.lanes[start].leaf == said.leaf
+    assert log.lanes[start].leaf == branch.leaf
 
 
 def left(session: Session, steps: int = 3) -> None:
@@ -117,7 +117,7 @@ def left(session: Session, steps: int = 3) -> None:
 
 def test_a_lane_that_was_left_is_continued_in_the_same_process(session: Session, tmp_path: Path) -> None:
     left(session)
-    stood = session.leaf
+    leaf_before = session.leaf
 
     async def main() -> list[str]:
         tools = Tools([Note(tmp_path / "notes")])
@@ -125,7 +125,7 @@ def test_a_lane_that_was_left_is_continued_in_the_same_process(session: Session,
             return [lane.state for lane in await exploration.finish()]
 
     assert asyncio.run(main()) == ["done"] * 3
-    assert session.leaf == sessiontree.open(session.location).leaf == stood
+    assert session.leaf == sessiontree.open(session.location).leaf == leaf_before
     check_is_sound(session)
     assert len((tmp_path / "notes").read_text().split()) == 18  # two words each, once each
 

@@ -120,7 +120,7 @@ def test_the_loop_never_blocks_for_long(tmp_path: Path, disk: OsCalls) -> None:
         longest.append(asyncio.run(_longest_standstill(session)))
         if longest[-1] < 0.05:
             return
-    raise AssertionError(f"the loop stood still for {longest} seconds")
+    raise AssertionError(f"the loop was blocked for {longest} seconds")
 
 
 async def _longest_standstill(session: Session) -> float:

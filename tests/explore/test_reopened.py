@@ -120,7 +120,7 @@ def test_a_lane_stopped_before_its_first_message_starts_on_request(session: Sess
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ({"again": [1]}, "lane 1 is done"),
         ({"again": [7]}, "no lane '7'"),
@@ -130,14 +130,14 @@ def test_a_lane_stopped_before_its_first_message_starts_on_request(session: Sess
     ],
 )
 def test_lanes_that_cannot_continue_are_refused_and_nothing_is_written(
-    session: Session, tmp_path: Path, more: dict[str, Any], said: str
+    session: Session, tmp_path: Path, more: dict[str, Any], message: str
 ) -> None:
     tools = Tools([Note(tmp_path / "notes")])
     models = [Stepping(0), Stepping(9, facts=Facts(200_000, 100, source="test"))]
     explored(session, *PROMPTS[:2], models=models, tools=tools, bounds=Bounds(tokens=30))
     session.close()
     before = Path(session.location).read_bytes()
-    with pytest.raises(sessiontree.SessionTreeError, match=said):
+    with pytest.raises(sessiontree.SessionTreeError, match=message):
         went_on(session, tools=tools, **more)
     assert Path(session.location).read_bytes() == before
 

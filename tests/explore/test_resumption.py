@@ -84,11 +84,11 @@ def test_planned_lanes_that_a_crash_prevented_are_created(session: Session) -> N
     check_is_sound(session)
 
 
-@pytest.mark.parametrize("said", [[], [SAID]])
+@pytest.mark.parametrize("messages", [[], [SAID]])
 def test_a_prompt_is_sent_once_whether_or_not_it_was_written_before(
-    session: Session, said: list[dict[str, Any]]
+    session: Session, messages: list[dict[str, Any]]
 ) -> None:
-    begun(session, *said)
+    begun(session, *messages)
     (lane,) = resumed(session, steps=0)
     assert [message_text(message) for message in own_messages(session, lane)] == [PROMPTS[0], "of lane-1. step 0"]
 
@@ -145,23 +145,23 @@ def test_the_last_exploration_is_resumed_or_the_named_one(session: Session) -> N
 
 
 def test_a_session_whose_process_died_in_a_lane_keeps_its_current_entry(session: Session) -> None:
-    stood = session.leaf
+    leaf_before = session.leaf
     begun(session, SAID)
     session.close()
     fresh = sessiontree.open(session.location)
-    assert fresh.leaf == stood, "what was written in a lane has moved nobody"
+    assert fresh.leaf == leaf_before, "entries of a lane do not move the current entry"
     resumed(fresh)
-    assert fresh.leaf == stood
-    assert sessiontree.open(session.location).leaf == stood
+    assert fresh.leaf == leaf_before
+    assert sessiontree.open(session.location).leaf == leaf_before
 
 
 def test_a_session_that_was_continued_elsewhere_stays_there(session: Session) -> None:
     begun(session, SAID)
     session.append("user", "Meanwhile I go on here.")
-    stood = session.leaf
+    leaf_before = session.leaf
     fresh = sessiontree.open(session.location)
     resumed(fresh)
-    assert fresh.leaf == sessiontree.open(session.location).leaf == stood
+    assert fresh.leaf == sessiontree.open(session.location).leaf == leaf_before
 
 
 def test_messages_after_the_end_of_a_lane_are_not_part_of_it(session: Session) -> None:
@@ -173,16 +173,16 @@ def test_messages_after_the_end_of_a_lane_are_not_part_of_it(session: Session) -
     assert state.lanes[0].leaf == lane.leaf
 
 
-@pytest.mark.parametrize("said", ["nothing", "in memory", "before the first entry"])
-def test_sessions_without_messages_can_be_explored(tmp_path: Path, said: str) -> None:
-    session = new_session(tmp_path, said=None, in_memory=said == "in memory")
-    if said == "before the first entry":
+@pytest.mark.parametrize("start", ["nothing", "in memory", "before the first entry"])
+def test_sessions_without_messages_can_be_explored(tmp_path: Path, start: str) -> None:
+    session = new_session(tmp_path, prompt=None, in_memory=start == "in memory")
+    if start == "before the first entry":
         session.append("user", "Something else.")
     exploration, _ = explored(session, *PROMPTS, at=None)
     assert [lane.state for lane in exploration.lanes] == ["done", "done"]
     for lane in exploration.lanes:
         assert len(session.context(lane.leaf).messages) == 2
-    if said != "in memory":
+    if start != "in memory":
         assert [lane.state for lane in explorations(sessiontree.open(session.location))[0].lanes] == ["done", "done"]
 
 

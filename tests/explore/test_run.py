@@ -31,12 +31,12 @@ def session(tmp_path: Path) -> Session:
 
 
 def test_lanes_start_from_one_entry_each_with_its_own_prompt(session: Session, tmp_path: Path) -> None:
-    stood = session.leaf
+    leaf_before = session.leaf
     tools = Tools([Note(tmp_path / "notes")])
     exploration, _ = explored(session, *PROMPTS, models=[Stepping(2)], tools=tools)
     assert [lane.state for lane in exploration.lanes] == ["done"] * 3
     assert [lane.text for lane in exploration.lanes] == [f"of lane-{n}. step 2" for n in (1, 2, 3)]
-    assert session.parent(exploration.plan_id) == stood
+    assert session.parent(exploration.plan_id) == leaf_before
     assert session.children(exploration.plan_id)[1:] == [lane.start for lane in exploration.lanes]
     for messages in check_is_sound(session):
         assert [type(message).__name__ for message in messages] == ["User"] + ["Assistant", "ToolResult"] * 2 + [
@@ -46,17 +46,17 @@ def test_lanes_start_from_one_entry_each_with_its_own_prompt(session: Session, t
 
 
 def test_the_session_keeps_its_current_entry_here_and_in_other_processes(session: Session) -> None:
-    stood = session.leaf
+    leaf_before = session.leaf
     explored(session, *PROMPTS)
-    assert session.leaf == stood
-    assert sessiontree.open(session.location).leaf == stood
+    assert session.leaf == leaf_before
+    assert sessiontree.open(session.location).leaf == leaf_before
 
 
 def test_lanes_may_start_at_an_entry_other_than_the_current_one(session: Session) -> None:
-    first, stood = session.ids[1], session.leaf
+    first, leaf_before = session.ids[1], session.leaf
     exploration, _ = explored(session, *PROMPTS, at=first)
     assert session.parent(exploration.plan_id) == first
-    assert session.leaf == sessiontree.open(session.location).leaf == stood
+    assert session.leaf == sessiontree.open(session.location).leaf == leaf_before
 
 
 def test_records_of_a_lane_are_on_its_own_branch(session: Session) -> None:
@@ -153,10 +153,10 @@ def test_leaving_the_block_leaves_lanes_that_can_be_resumed(session: Session) ->
         async with explore(session, prompts=PROMPTS, models=[model], tools=Tools(), parallel=2) as exploration:
             await _until(exploration, lambda one: isinstance(one.event, Persisted))
 
-    stood = session.leaf
+    leaf_before = session.leaf
     asyncio.run(main())
     assert [lane.state for lane in explorations(session)[0].lanes] == ["lost"] * 3
-    assert session.leaf == stood
+    assert session.leaf == leaf_before
     check_is_sound(session)
 
 
@@ -217,7 +217,7 @@ def test_the_check_is_run_at_the_end_of_each_lane(session: Session) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ({"prompts": []}, "at least one of each"),
         ({"prompts": "one text"}, "a list of prompts"),
@@ -230,10 +230,10 @@ def test_the_check_is_run_at_the_end_of_each_lane(session: Session) -> None:
     ],
 )
 def test_invalid_explorations_are_refused_and_nothing_is_written(
-    session: Session, wrong: dict[str, Any], said: str
+    session: Session, wrong: dict[str, Any], message: str
 ) -> None:
     before = Path(session.location).read_bytes()
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         explore(session, **{"prompts": PROMPTS, "models": [Stepping(0)], "tools": Tools(), **wrong})
     assert Path(session.location).read_bytes() == before
 
@@ -248,12 +248,12 @@ def test_a_format_that_cannot_hold_lanes_is_refused_with_the_next_step(tmp_path:
 @pytest.mark.parametrize("dialect", ["pi", "omp"])
 def test_lanes_work_in_pi_and_omp_sessions(tmp_path: Path, dialect: str) -> None:
     session = new_session(tmp_path, dialect=dialect)
-    stood = [message_text(message) for message in session.context().messages]
+    texts_before = [message_text(message) for message in session.context().messages]
     exploration, _ = explored(session, *PROMPTS, models=[Stepping(1)], tools=Tools([Note(tmp_path / "notes")]))
     assert [lane.state for lane in exploration.lanes] == ["done"] * 3
     check_is_sound(session)
     fresh = sessiontree.open(session.location)
-    assert [message_text(message) for message in fresh.context().messages] == stood
+    assert [message_text(message) for message in fresh.context().messages] == texts_before
 
 
 def test_a_prompt_with_an_image_is_complete_in_the_lane(session: Session) -> None:

@@ -98,8 +98,8 @@ def test_a_repeated_call_continues_the_session_it_had_started(tmp_path: Path, di
     assert (end.reason, end.text) == ("done", "all done"), end.why
     (after,) = sessions_for(caller, tmp_path)
     assert after.id == before.id
-    said = [message_text(message) for message in after.context().messages]
-    assert (said[:2], said[-1]) == (["wait long", "I wait."], "Waited.")
+    texts = [message_text(message) for message in after.context().messages]
+    assert (texts[:2], texts[-1]) == (["wait long", "I wait."], "Waited.")
     assert message_text(model.requests[0].messages[0]) == "wait long"
     assert "wait long" not in [message_text(message) for message in model.requests[-1].messages]
 

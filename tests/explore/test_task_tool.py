@@ -506,10 +506,10 @@ def killed(tmp_path: Path) -> Session:
 def end_of_sub_agent(session: Session) -> str:
     """The last entry of the sub-agent whose call is open at a session's current entry."""
     (open_call,) = pending_calls(session)
-    with find_sub_agent(session, session.leaf, open_call.call.id) as stood:
-        assert stood is not None
-        assert stood.branch.leaf is not None
-        return stood.branch.leaf
+    with find_sub_agent(session, session.leaf, open_call.call.id) as sub_agent:
+        assert sub_agent is not None
+        assert sub_agent.branch.leaf is not None
+        return sub_agent.branch.leaf
 
 
 def test_a_killed_sub_agent_can_be_switched_to_and_continued(killed: Session) -> None:
@@ -539,14 +539,14 @@ def test_a_call_that_is_run_again_continues_its_sub_agent(killed: Session) -> No
 
 
 def test_the_chat_opens_a_session_that_was_killed_at_the_caller(killed: Session, tmp_path: Path) -> None:
-    stood = end_of_sub_agent(killed)
+    sub_agent_leaf = end_of_sub_agent(killed)
     script = tmp_path / "script.json"
     script.write_text('{"turns": [{"text": "never asked"}]}')
-    state = chatted(killed, script, tmp_path, "s", f"/switch {stood}", "n", "/session", "/quit")
+    state = chatted(killed, script, tmp_path, "s", f"/switch {sub_agent_leaf}", "n", "/session", "/quit")
     assert 'task {"description":"slow"' in state, "the open call is asked about"
-    assert f"sub-agent 'slow' did not finish; /switch {stood} shows its branch" in state
+    assert f"sub-agent 'slow' did not finish; /switch {sub_agent_leaf} shows its branch" in state
     session = sessiontree.open(killed.location)
-    assert session.leaf == stood
+    assert session.leaf == sub_agent_leaf
     assert find_unfinished(session) == []
 
 
@@ -575,10 +575,10 @@ def chatted(session: Session, script: Path, home: Path, *lines: str) -> str:
 
 
 def test_a_user_who_switched_to_the_branch_stays_there(killed: Session) -> None:
-    stood = end_of_sub_agent(killed)
-    killed.move(stood)
+    sub_agent_leaf = end_of_sub_agent(killed)
+    killed.move(sub_agent_leaf)
     fresh = sessiontree.open(killed.location)
-    assert fresh.leaf == stood
+    assert fresh.leaf == sub_agent_leaf
     assert find_unfinished(fresh) == []
 
 
@@ -618,8 +618,8 @@ class Parts(Stepping):
     parts = Stepping(int(steps), delay=0.004)
 
     def start(self, prompt, step):
-        said = [{"description": f"part {n}", "prompt": f"part {n}"} for n in range(int(parts))]
-        return [ToolCall(f"task-{n}", "task", said[n]) for n in range(int(parts))]
+        arguments = [{"description": f"part {n}", "prompt": f"part {n}"} for n in range(int(parts))]
+        return [ToolCall(f"task-{n}", "task", arguments[n]) for n in range(int(parts))]
 
 async def main():
     print("go", flush=True)

@@ -131,7 +131,7 @@ def test_a_sub_agent_counts_its_request_in_flight(tmp_path: Path, kind: str) -> 
     assert 1_000 < lane.spent.tokens - 15 - 2 < 2_000, "what the sub-agent was sent, and not what its caller was"
     assert said_to_be_spent(session) == exploration.spent.tokens
     results = [one for one in own_messages(session, lane) if isinstance(one, ToolResult)]
-    assert [message_text(one) for one in results] == ["Done now."], "the sub-agent went on where it stood"
+    assert [message_text(one) for one in results] == ["Done now."], "the sub-agent continues from its last entry"
 
 
 def test_a_judge_counts_its_full_reservation(tmp_path: Path) -> None:
