@@ -1,9 +1,9 @@
 """Sessions that `sessiontree chat` writes, with a model server that plays a script.
 
-Input and answers are always the same. They cover everything that a chat can write: parallel calls, a failed and a
-denied call, shell commands, checkpoints, settings, a label and a name, a rewound and a merged branch, a failed answer,
-and a compaction after the provider refused. Two images, one piped in and one read by a tool, exceed the size above
-which other agents move them out of the file.
+Input and answers are always the same. They cover everything that a chat can write: parallel, failed and denied calls,
+shell commands, checkpoints, settings, a label and a name. Branches are rewound and merged, an answer fails, and the
+provider's refusal causes a compaction. Two images, one piped in and one read by a tool, exceed the size above which
+other agents move them out of the file.
 """
 
 from __future__ import annotations

@@ -58,8 +58,8 @@ def write_explorations(folder: Path) -> Iterator[Path]:
         ):
             _run([sys.executable, "-m", "sessiontree", "explore", *words], around)
     yield _copied(location, folder / "explored.jsonl")
-    stands = sessiontree.open(location, home=home)
-    for number, leaf in enumerate((leaf for leaf in stands.leaves() if leaf != stands.leaf), 1):
+    session = sessiontree.open(location, home=home)
+    for number, leaf in enumerate((leaf for leaf in session.leaves() if leaf != session.leaf), 1):
         path = _copied(location, folder / f"explored-leaf-{number}.jsonl")
         with sessiontree.open(path, home=home) as copy:
             copy.move(leaf)

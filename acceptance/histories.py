@@ -65,7 +65,7 @@ def claude_history(transcript: Path, scratch: Path | None = None) -> list[JsonOb
         (folder / "requests.json").write_text(json.dumps(result.requests, indent=1))
     for request in result.requests:
         if request["path"] == "/v1/messages" and CHECK_PROMPT in json.dumps(request["body"]["messages"]):
-            return _spoken(request["body"]["messages"])
+            return _conversation(request["body"]["messages"])
     raise NoHistoryError(f"no history: {_describe_run(result)}")
 
 
@@ -168,18 +168,18 @@ def _last_model(transcript: Path) -> str | None:
     return models[-1].decode() if models else None
 
 
-def _spoken(messages: list[JsonObject]) -> list[JsonObject]:
+def _conversation(messages: list[JsonObject]) -> list[JsonObject]:
     """Messages without our extra prompt and the client's additions."""
-    spoken = []
+    conversation = []
     for message in messages:
         content = message["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         kept = [block for block in blocks if not _is_the_clients(block)]
         if kept and message["role"] != "system":
-            spoken.append({"role": message["role"], "content": kept})
-    if spoken and spoken[-1]["content"] == [{"type": "text", "text": NO_RESPONSE}]:
-        spoken.pop()
-    return spoken
+            conversation.append({"role": message["role"], "content": kept})
+    if conversation and conversation[-1]["content"] == [{"type": "text", "text": NO_RESPONSE}]:
+        conversation.pop()
+    return conversation
 
 
 def _is_the_clients(block: JsonObject) -> bool:

@@ -239,7 +239,7 @@ def _shape_lines(chat: _Conversation, extra: Line, parent_session: str | None = 
         parent = id
         return made
 
-    def said(role: str, content: Any, **fields: Any) -> Line:
+    def message(role: str, content: Any, **fields: Any) -> Line:
         milliseconds = int(chat.now.timestamp() * 1000)
         return line("message", message={"role": role, "content": content, **fields, "timestamp": milliseconds})
 
@@ -247,21 +247,21 @@ def _shape_lines(chat: _Conversation, extra: Line, parent_session: str | None = 
         fresh, output, cached = chat.usage()
         cost = {"input": 0.001, "output": 0.004, "cacheRead": 0.002, "cacheWrite": 0, "total": 0.007}
         usage = {"input": fresh, "output": output, "cacheRead": cached, "cacheWrite": 0, "cost": cost}
-        return said("assistant", blocks, provider="anvil", model=_MODELS[1], usage=usage, stopReason=stop)
+        return message("assistant", blocks, provider="anvil", model=_MODELS[1], usage=usage, stopReason=stop)
 
     yield line("model_change", provider="anvil", modelId=_MODELS[1])
     yield line("thinking_level_change", thinkingLevel="medium")
     while True:
         if chat.random.random() < 0.03:
             yield line("session_info", name=chat.text(30)[:40])
-        yield said("user", [{"type": "text", "text": chat.text(260)}])
+        yield message("user", [{"type": "text", "text": chat.text(260)}])
         while not chat.is_done():
             call = f"call_{chat.short()}"
             asked = {"path": f"src/{chat.short()}.py", "offset": 10}
             thinking = {"type": "thinking", "thinking": chat.text(500)}
             yield answer([thinking, {"type": "toolCall", "id": call, "name": "read", "arguments": asked}], "toolUse")
             output = [{"type": "text", "text": chat.text(3_500)}]
-            yield said("toolResult", output, toolCallId=call, toolName="read", isError=False)
+            yield message("toolResult", output, toolCallId=call, toolName="read", isError=False)
         yield answer([{"type": "text", "text": chat.text(900)}], "stop")
 
 

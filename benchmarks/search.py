@@ -235,9 +235,9 @@ def _messages(random: Random, pool: list[str], id: str, count: int) -> Iterator[
     parent: str | None = None
     for number in range(count):
         start = random.randrange(len(pool) - 400)
-        said = " ".join(pool[start : start + random.choice((8, 20, 40, 120))])
+        text = " ".join(pool[start : start + random.choice((8, 20, 40, 120))])
         role = "user" if number % 2 == 0 else "assistant"
-        content: object = said if role == "user" else [{"type": "text", "text": said}]
+        content: object = text if role == "user" else [{"type": "text", "text": text}]
         uuid = f"{id[:8]}-{number:08x}"
         line = {
             "parentUuid": parent,

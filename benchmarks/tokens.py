@@ -5,8 +5,8 @@ one), or the ranks of a tiktoken encoding, one "base64 rank" per line (read with
 encoding's pattern). Neither package is one of our dependencies: run this in a separate environment that has them,
 msgspec, and this repository on its path. Nothing is downloaded.
 
-The texts are prose of this project's documentation, its code, lines of generated sessions as JSON, and sentences about
-programming in Chinese, Japanese and Korean that were written for this.
+The texts are this project's documentation and code, JSON lines of generated sessions, and sentences about programming
+in Chinese, Japanese and Korean that were written for this.
 """
 
 from __future__ import annotations
@@ -101,8 +101,8 @@ def load(path: Path, pattern: str) -> Count:
     """The tokenizer of a vocabulary file."""
     if path.suffix == ".json":
         tokenizers: Any = importlib.import_module("tokenizers")
-        whole = tokenizers.Tokenizer.from_file(str(path))
-        return lambda text: len(whole.encode(text).ids)
+        tokenizer = tokenizers.Tokenizer.from_file(str(path))
+        return lambda text: len(tokenizer.encode(text).ids)
     tiktoken: Any = importlib.import_module("tiktoken")
     ranks = {base64.b64decode(line.split()[0]): int(line.split()[1]) for line in path.read_bytes().splitlines() if line}
     encoding = tiktoken.Encoding(path.stem, pat_str=pattern, mergeable_ranks=ranks, special_tokens={})

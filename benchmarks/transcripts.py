@@ -95,8 +95,8 @@ class _Writer:
         before, self._leaf = self._leaf, None
         fields = {"subtype": "compact_boundary", "content": "Conversation compacted", "compactMetadata": about}
         self._chain("system", {**fields, "logicalParentUuid": before}, boundary)
-        said = f"This session is being continued from a previous conversation.\n\n{self._texts.prose(8_000)}"
-        self._chain("user", {"message": {"role": "user", "content": said}, "isCompactSummary": True}, summary)
+        text = f"This session is being continued from a previous conversation.\n\n{self._texts.prose(8_000)}"
+        self._chain("user", {"message": {"role": "user", "content": text}, "isCompactSummary": True}, summary)
 
     def _work(self) -> None:
         """A response with one call or with several at once, and their results."""
@@ -111,8 +111,8 @@ class _Writer:
             if self._random.random() < 0.06:
                 result["is_error"] = True
             self._leaf = shard
-            said = {"message": {"role": "user", "content": [result]}, "toolUseResult": copy}
-            self._chain("user", {**said, "sourceToolAssistantUUID": shard})
+            fields = {"message": {"role": "user", "content": [result]}, "toolUseResult": copy}
+            self._chain("user", {**fields, "sourceToolAssistantUUID": shard})
 
     def _thoughts(self) -> list[Fields]:
         blocks: list[Fields] = []
@@ -222,10 +222,10 @@ class _Tools:
                 return text, {"type": "text", "file": {**file, "totalLines": 412}}
             case "Edit":
                 old, new = arguments["old_string"], arguments["new_string"]
-                said = f"The file {arguments['file_path']} has been updated.\n{self._texts.code(500)}"
+                text = f"The file {arguments['file_path']} has been updated.\n{self._texts.code(500)}"
                 lines = [f"-{line}" for line in old.split("\n")] + [f"+{line}" for line in new.split("\n")]
                 patch = [{"oldStart": 12, "oldLines": 9, "newStart": 12, "newLines": 11, "lines": lines}]
-                return said, {**arguments, "originalFile": self._texts.code(900), "structuredPatch": patch}
+                return text, {**arguments, "originalFile": self._texts.code(900), "structuredPatch": patch}
             case _:
                 text = self._texts.output(1_600)
                 content = text if self._random.random() < 0.9 else [{"type": "text", "text": text}]

@@ -24,7 +24,7 @@ def write_session(home: str) -> sessiontree.Session:
     session.rename("json flag")
     session.append("user", "Add a --json flag to the parser, then run the tests.")
     call = {"type": "toolCall", "id": "call_1", "name": "read", "arguments": {"path": "parser.py"}}
-    say(session, "I'll read the parser first.", call)
+    answer(session, "I'll read the parser first.", call)
     session.append(
         role="toolResult",
         toolCallId="call_1",
@@ -32,19 +32,19 @@ def write_session(home: str) -> sessiontree.Session:
         content=[{"type": "text", "text": "import argparse\n\nparser = argparse.ArgumentParser()\n"}],
         isError=False,
     )
-    fork_point = say(session, "It uses argparse. Shall I keep it?")
+    fork_point = answer(session, "It uses argparse. Shall I keep it?")
     session.label(fork_point, "which library?")
 
     session.append("user", "Try click instead.")
-    say(session, "With click the whole file changes; 3 tests fail.")
+    answer(session, "With click the whole file changes; 3 tests fail.")
 
     session.move(fork_point)
     session.append("user", "请保留 argparse。")
-    say(session, "Done: one line added, all tests pass. 完成了。")
+    answer(session, "Done: one line added, all tests pass. 完成了。")
     return session
 
 
-def say(session: sessiontree.Session, text: str, *calls: Mapping[str, object]) -> str:
+def answer(session: sessiontree.Session, text: str, *calls: Mapping[str, object]) -> str:
     """Append an assistant message; returns its id."""
     return session.append(
         role="assistant",

@@ -1,7 +1,7 @@
 """A queue with backpressure between a run and its consumer.
 
-`send` returns when the consumer has taken the event. A slow screen therefore slows the run down instead of lagging
-behind it, and an interrupt by the user applies to what is on the screen.
+`send` returns when the consumer has taken the event. So a slow screen slows the run down instead of lagging behind it,
+and an interrupt applies to what the user sees.
 """
 
 from __future__ import annotations

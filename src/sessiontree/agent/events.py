@@ -76,7 +76,7 @@ class Used(EventBase, frozen=True, tag="usage"):
 
     usage: Usage
     spent: RunUsage
-    """Of the whole run so far."""
+    """Usage of the entire run so far."""
 
 
 class ToolStart(EventBase, frozen=True, tag="tool_start"):

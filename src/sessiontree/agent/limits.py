@@ -110,7 +110,7 @@ class RequestGate(Protocol):
     async def enter(self, asked: GateRequest) -> Ticket | str: ...
 
     def leave(self, ticket: Ticket, spent: RunUsage, used: RunUsage) -> None:
-        """Return a ticket. `used` is the usage of this request, `spent` that of the whole run so far."""
+        """Return a ticket. `used` is the usage of this request, `spent` that of the run so far."""
         ...
 
 

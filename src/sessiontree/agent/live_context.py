@@ -1,7 +1,8 @@
 """The context of a growing branch: built once, then updated entry by entry.
 
-Building a context takes time proportional to the session; adding one message does not. A change that appending cannot
-express (a compaction, a context edit, a move, a format with its own message mapping) causes a rebuild on the next read.
+Building a context takes time proportional to the session; adding one message does not. Changes that appending cannot
+express cause a rebuild on the next read: a compaction, a context edit, a move, or a format with its own message
+mapping.
 """
 
 from __future__ import annotations

@@ -270,7 +270,7 @@ def _safe_display() -> Processor:
 def _replace_unsafe(text: str) -> str:
     # One character for each, because the cursor position counts them. ASCII control characters are left to
     # prompt_toolkit.
-    return text if text.isascii() else "".join(one if one.isascii() or clean(one) == one else "\ufffd" for one in text)
+    return text if text.isascii() else "".join(c if c.isascii() or clean(c) == c else "\ufffd" for c in text)
 
 
 def _history(host: EditorHost) -> History:

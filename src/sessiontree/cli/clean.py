@@ -91,9 +91,9 @@ def _archive(home: Home, plan: CleanPlan, why: str) -> list[str]:
     failed: list[str] = []
     with home.archive.locked():
         home.archive.finish()
-        for one in plan.chosen:
+        for session in plan.chosen:
             try:
-                freed = home.archive.archive(one.info, why)
+                freed = home.archive.archive(session.info, why)
             except SessionTreeError as error:
                 failed.append(str(error))
                 continue
@@ -105,8 +105,14 @@ def _archive(home: Home, plan: CleanPlan, why: str) -> list[str]:
 def table(plan: CleanPlan, now: int) -> Iterator[str]:
     """The sessions to archive, oldest first, and their total size."""
     rows = [
-        (one.title or one.id, render_age(now - (one.active or now)), one.size, one.agent, one.path)
-        for one in plan.chosen
+        (
+            session.title or session.id,
+            render_age(now - (session.active or now)),
+            session.size,
+            session.agent,
+            session.path,
+        )
+        for session in plan.chosen
     ]
     rows += [(item.title or item.session, "archived", item.size, item.agent, item.path) for item in plan.archived]
     yield from _render_rows(rows)
@@ -175,17 +181,17 @@ def _to_json(plan: CleanPlan, options: Options, failed: list[str], risk: list[Ca
         "size": plan.size,
         "sessions": [
             {
-                "path": one.path,
-                "agent": one.agent,
-                "id": one.id,
-                "title": one.title,
-                "active": one.active,
-                "size": one.size,
+                "path": session.path,
+                "agent": session.agent,
+                "id": session.id,
+                "title": session.title,
+                "active": session.active,
+                "size": session.size,
             }
-            for one in plan.chosen
+            for session in plan.chosen
         ],
         "fromArchive": [{"item": item.id, "path": item.path, "size": item.size} for item in plan.archived],
         "spared": plan.spared,
         "failed": failed,
-        "deletedSoonByTheirAgent": [one.path for one in risk],
+        "deletedSoonByTheirAgent": [session.path for session in risk],
     }

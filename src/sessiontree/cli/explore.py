@@ -343,5 +343,5 @@ def _other_words(options: Options) -> list[str]:
             continue
         option = action.option_strings[-1]
         values = value if isinstance(value, list) else [value]
-        words += [option] if value is True else [word for one in values for word in (option, str(one))]
+        words += [option] if value is True else [word for item in values for word in (option, str(item))]
     return words

@@ -38,20 +38,20 @@ def run(options: Options) -> int | None:
     home = open_home(options)
     agent = check_target(options.agent) if options.agent else None
     if options.all:
-        wanted = [one.info for one in home.sessions() if agent is None or one.agent == agent]
+        wanted = [session.info for session in home.sessions() if agent is None or session.agent == agent]
     else:
         wanted = [session_info(home.open(session)) for session in options.sessions]
     kept: list[dict[str, str]] = []
     current: list[str] = []
     failed: list[str] = []
-    for one in wanted:
+    for info in wanted:
         try:
-            item = home.archive.keep(one)
+            item = home.archive.keep(info)
         except SessionTreeError as error:
             failed.append(str(error))
             continue
         if item is None:
-            current.append(one.path)
+            current.append(info.path)
         else:
             kept.append({"path": item.path, "item": item.id})
     if options.json:

@@ -1,6 +1,7 @@
 """Show a session of any agent: its details, its last messages and where its file is.
 
-SESSION is a path, an id or its first 8 or more characters, a title, or a part of a title that matches only one session.
+SESSION is a path, an id or its first 8 or more characters, or a title. A part of a title is enough if it matches only
+one session.
 """
 
 from __future__ import annotations

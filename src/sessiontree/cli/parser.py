@@ -24,8 +24,8 @@ _EXAMPLES = """examples:
   sessiontree list --since 7d
   sessiontree tree 019c2f3a
   sessiontree search "json flag" --context 1"""
-ARGUMENTS = """SESSION is the path of a session file, a session id or its first 8 or more characters, a title, or a
-part of a title that matches only one session.
+ARGUMENTS = """SESSION is the path of a session file, a session id or its first 8 or more characters, or a title. A
+part of a title is enough if it matches only one session.
 
 ENTRY is an entry id, its first characters, or a label."""
 

@@ -33,15 +33,15 @@ def remove_lanes(home: Home, plan: CleanPlan) -> tuple[CleanPlan, list[str], lis
         refs += left.refs
         failed += [f"{path}: not deleted: {why}" for why in left.failed]
         staying |= {path} if left.failed else set()
-    chosen = tuple(one for one in plan.chosen if one.path not in staying)
+    chosen = tuple(session for session in plan.chosen if session.path not in staying)
     archived = tuple(item for item in plan.archived if item.path not in staying)
     return msgspec.structs.replace(plan, chosen=chosen, archived=archived), list(dict.fromkeys(refs)), failed
 
 
 def _remove_each(home: Home, plan: CleanPlan) -> Iterator[tuple[str, RemovedWorktrees]]:
-    for one in plan.chosen:
-        if _has_lanes(_chunks(one.path)):
-            yield one.path, _remove(one.path, home.folder)
+    for session in plan.chosen:
+        if _has_lanes(_chunks(session.path)):
+            yield session.path, _remove(session.path, home.folder)
     for item in plan.archived:
         if item.kind == "moved" and _has_lanes(home.archive.objects.read(item.sha256)):
             yield item.path, _remove_archived(home.archive, item, home.folder)

@@ -214,10 +214,10 @@ def _print_no_match(library: Library, results: Results, options: Options) -> Non
     count = len(library.sessions(agent=options.agent, project=options.project, include_subagents=True))
     agent = f" of {options.agent}" if options.agent else ""
     stderr.print_line(f"no match for {_query(options)!r} in {plural(count, 'session')}{agent}{where}")
-    words = [one for one in terms(results.query.where) if getattr(one, "text", "")]
+    words = [term for term in terms(results.query.where) if getattr(term, "text", "")]
     tries = ["the beginning of a word followed by *"] if words else []
     if options.agent and not count:
-        agents = ", ".join(sorted({one.agent for one in library.everything()}))
+        agents = ", ".join(sorted({session.agent for session in library.everything()}))
         tries = [f"an agent with sessions: {agents}"] if agents else []
     tries += ["fewer words, or OR between them"] if len(words) > 1 else []
     tries += ["no filters"] if results.query.filters != type(results.query.filters)() else []

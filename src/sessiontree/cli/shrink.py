@@ -69,7 +69,7 @@ def _shrink(home: Home, session: Session, options: Options) -> dict[str, Any]:
     return {
         "before": plan.before,
         "after": plan.after,
-        "savings": [{"what": one.what, "lines": one.lines, "size": one.size} for one in plan.savings],
+        "savings": [{"what": saving.what, "lines": saving.lines, "size": saving.size} for saving in plan.savings],
         "sameContext": True,
         "item": item.id if item else None,
     }

@@ -39,7 +39,7 @@ Verdict: TypeAlias = Literal["kept", "merged", "dropped", "left"]
 
 
 class Bounds(Value, frozen=True):
-    """Limits of a whole exploration; None is unlimited."""
+    """Limits of an exploration as a whole; None is unlimited."""
 
     tokens: float | None = None
     cost: float | None = None
@@ -127,7 +127,7 @@ class Lease(Value, frozen=True, rename={"seconds": "goodFor"}):
     host: str
     pid: int
     started: str
-    """When the process started: tells it apart from a later process with the same pid."""
+    """When the process started, to distinguish it from a later process with the same pid."""
     seconds: float
     """How long the lease lasts without a heartbeat. 0 releases it: any process may take the lane over."""
 

@@ -1,8 +1,8 @@
 """The state of explorations as recorded in a session file, without running them.
 
 Entries of a lane descend from its record. Some descendants are not part of the lane: lanes forked there by a rule,
-branches of sub-agents, entries written under an invalid lease (see `leases`), and entries after its end unless an
-`again` record reopened it.
+branches of sub-agents, and entries written under an invalid lease (see `leases`). Nor are entries after its end, unless
+an `again` record reopened it.
 """
 
 from __future__ import annotations

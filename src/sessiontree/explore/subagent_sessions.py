@@ -1,8 +1,9 @@
 """Sub-agents in sessions of their own: how such a session starts, and how it is found again.
 
-The first entry of a sub-agent names the call and the session it works for. The caller's file cannot hold a link to it
-(the formats of Claude Code and Neovate have no extension data), so the session is searched for among files written
-since the call: next to the caller's file and in our folder of the project, or without a project, in all of our folders.
+The first entry of a sub-agent names the call and the session it works for. The caller's file cannot hold a link to it,
+because the formats of Claude Code and Neovate have no extension data. So the session is searched for among files
+written since the call: next to the caller's file and in our folder of the project, or without a project, in all of our
+folders.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     … ── assistant with the call ─┬─ tool result ── …                            the caller sees only the result
                                   └─ task ── reset ── prompt ── assistant ── …   the sub-agent has an empty context
 
-The branch is like any other: it can be watched, switched to, continued and branched. In formats without a way to reset
-the context, such as Pi's, or on request, the sub-agent has a session of its own that names its origin. Usage of a
-sub-agent counts for the run that called it, and cannot exceed what is left of that run's limits.
+The branch is like any other: it can be watched, switched to, continued and branched. In formats that cannot reset the
+context, such as Pi's, or on request, the sub-agent has its own session, which names its origin. Usage of a sub-agent
+counts for the run that called it, and cannot exceed what is left of that run's limits.
 
 A call that is run again after a crash continues its sub-agent, on its branch or in its session, and repeats nothing.
 """
@@ -362,7 +362,7 @@ def _entry_with_call(session: Session, leaf: str | None, call: str) -> str:
     at = leaf
     while at is not None:
         entry = session.entry(at) if session.type_of(at) == "message" else None
-        if isinstance(entry, MessageEntry) and any(one.id == call for one in tool_calls(entry.message)):
+        if isinstance(entry, MessageEntry) and any(tool_call.id == call for tool_call in tool_calls(entry.message)):
             return at
         at = session.parent(at)
     raise ArgumentsError(f"task: the call {call!r} is not on the branch of its run")

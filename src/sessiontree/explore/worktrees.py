@@ -457,7 +457,7 @@ class LaneWorktrees:
             self._save_project(worktrees[0], ours, project)
             trees.checkout_tree(top, project.repository, ours, tree)
         files = trees.list_changes(project.repository, ours, tree)
-        return Applied(tuple(one for one in files if not one.is_repository), stay=tuple(stay))
+        return Applied(tuple(file for file in files if not file.is_repository), stay=tuple(stay))
 
     def _save_project(self, worktree: Worktree, tree: str, project: _Project) -> None:
         """Save the files of the project to a ref before they are changed: a crash may leave some of them written."""

@@ -25,7 +25,7 @@ class Options(Struct, frozen=True):
 
     durability: Durability = "turn"
     large_content: LargeContent | None = None
-    """None: as the header asks, else in blobs."""
+    """None: the header's setting, else blobs."""
     appear: Appear = "user"
     read_options: ReadOptions = AS_CLIENT
 

@@ -1,6 +1,6 @@
 """A server on 127.0.0.1 that replays a script in the streaming protocols of Anthropic, OpenAI and Gemini.
 
-    python -m sessiontree.testing.model_server --script turns.json --port 0 --record asked.jsonl
+    python -m sessiontree.testing.model_server --script turns.json --port 0 --record requests.jsonl
 
 Use it to try out or test code that calls a model. The module `sessiontree.models.script` describes scripts. The server
 prints its address as a line of JSON as soon as it listens. It records every request in memory and as a line of the

@@ -103,7 +103,7 @@ def _reading_past_the_end_gives_nothing(make_store: MakeStore, name: str) -> Non
     with memoryview(buffer) as view:
         expect(store.readinto(5, view) == 0, "reading at the end gives 0 bytes")
         expect(store.readinto(500, view) == 0, "reading beyond the end gives 0 bytes")
-        expect(store.readinto(3, view) == 2, "reading across the end gives what is there")
+        expect(store.readinto(3, view) == 2, "reading across the end gives the bytes before it")
     expect(bytes(buffer[:2]) == b"45", "and those bytes", bytes(buffer[:2]))
 
 

@@ -83,7 +83,7 @@ async def write_document(chat: Conversation, rest: str) -> None:
     name = f"session-{session.id[:8]}.html" if is_session_id(session.id) else "session.html"
     path = os.path.join(chat.controller.cwd, os.path.expanduser(rest) if rest else name)
     extension = os.path.splitext(path)[1].lower()
-    format = next((one for one in FORMATS if _EXTENSIONS.get(extension) == one), None)
+    format = next((name for name in FORMATS if _EXTENSIONS.get(extension) == name), None)
     if format is None:
         raise UsageError(f"{path}: unknown extension; use {', '.join(_EXTENSIONS)}")
     if os.path.lexists(path):

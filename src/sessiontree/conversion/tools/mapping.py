@@ -44,7 +44,7 @@ class Mapped(Struct, frozen=True):
 
 
 def map_call(name: str, arguments: Mapping[str, Any], source: str, target: str) -> Mapped | None:
-    """The equivalent call for the target; None when there is none, and the caller keeps the call as it is.
+    """The equivalent call for the target; None when there is none, and the caller keeps the call unchanged.
 
     Agents that share their tools, such as pi and native, need no mapping, so the result is None for them too.
     """

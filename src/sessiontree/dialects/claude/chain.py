@@ -130,7 +130,7 @@ class Chain:
                 )
 
     def entries(self, nodes: Sequence[int]) -> list[Entry]:
-        """Return the entries of some lines. They are cached: rules often ask twice about the same lines."""
+        """Return the entries of some lines. They are cached: rules often need the same lines twice."""
         missing = [node for node in nodes if node not in self._entries]
         for start in range(0, len(missing), _BATCH):
             batch = missing[start : start + _BATCH]
@@ -217,7 +217,7 @@ def walk(chain: Chain, leaf: int, links: Mapping[int, int | None], bridge: Bridg
         if kind != "progress":
             path.append(node)
         parent = links[node] if node in links else parents[node] or chain.recorded_parent(node)
-        # A boundary has no parent on purpose: the context begins there.
+        # A boundary has no parent by design: the context begins there.
         if (parent is None or parent in seen) and kind != "compaction":
             parent = bridge(path[-1] if path else node, node, seen)
         node = parent

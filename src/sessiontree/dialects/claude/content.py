@@ -31,7 +31,7 @@ _STOP_REASONS = {"end_turn": "stop", "stop_sequence": "stop", "tool_use": "toolU
 _CLIENT_STOP_REASONS = {native: reason for reason, native in reversed(_STOP_REASONS.items())}
 _NATIVE_BLOCKS = frozenset({"text", "thinking", "redactedThinking", "image", "toolCall"})
 
-# Blocks that have no native form and that the provider accepts as they are.
+# Blocks that have no native form and that the provider accepts unchanged.
 _PROVIDER_BLOCKS = frozenset(
     {
         "code_execution_tool_result",

@@ -95,7 +95,7 @@ class LineBuilder:
     # Ids and times
 
     def assign_uuids(self, entry: CanonicalEntry, count: int, *, last: bool = False) -> list[str]:
-        """Return uuids for the lines of an entry. Its own id goes to the first line, or to the last.
+        """Return uuids for the lines of an entry. The first line, or the last, gets the entry's own id.
 
         New ones derive from the entry's id, so that the same session converted twice gives the same lines.
         """

@@ -281,7 +281,7 @@ def prepare_message(message: Message, tools: Mapping[str, str]) -> Message | Non
 
 
 def join_shards(shards: Sequence[Message]) -> Message:
-    """Return the message that some shards make; a single message is returned as it is."""
+    """Join the shards of a response into one message; a single message is returned unchanged."""
     joined, *others = shards
     for shard in others:
         assert isinstance(joined, Assistant)
@@ -326,7 +326,7 @@ def is_reminder_text(text: str) -> bool:
 
 
 def is_blank(content: Content) -> bool:
-    """Whether content has nothing but white space, or nothing at all."""
+    """Whether content is empty or only whitespace."""
     return all(isinstance(block, Text) and is_blank_text(block.text) for block in blocks_of(content))
 
 

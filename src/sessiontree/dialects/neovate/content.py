@@ -34,7 +34,7 @@ _BLOCK_RANKS = {
 _BRANCH = "Another branch of this conversation was followed for a while and then left. This happened on it:"
 _UNSUPPORTED = "Neovate cannot store them"
 _SIGNATURE = LossNote("aside", "signatures of thinking", _UNSUPPORTED)
-_REORDERED = LossNote("changed", "orders of blocks", "Neovate puts thinking first, then text, then calls")
+_REORDERED = LossNote("changed", "orders of blocks", "Neovate has thinking first, then text, then calls")
 
 _command = re.compile(r"<bash-input>(.*)</bash-input>\Z", re.DOTALL)
 _output = re.compile(r"<bash-(stdout|stderr)>(.*)</bash-(stdout|stderr)>\Z", re.DOTALL)

@@ -19,7 +19,7 @@ lines of their own.
 Message lines that we wrote have *marks*, in their passthrough data under `neovate`:
 
 * `timestamp`: the entry's own, where the line has another;
-* `after`: the metadata line before the message; `behind`: the line before a compaction; `root`: a root on purpose;
+* `after`: the metadata line before the message; `behind`: the line before a compaction; `root`: an intended root;
 * `part`: the line belongs to the entry before it; `copy`: it repeats what a compaction kept; `alone`: it only looks
   like the output of a command; `forked`: its fork mark is ours;
 * `results`: passthrough data for each result of the line, `{"filler": true}` for a generated result, `{"copy": true}`

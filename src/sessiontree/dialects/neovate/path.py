@@ -164,7 +164,7 @@ def _with_lost_results(lines: IndexedLines, chain: list[int]) -> list[int]:
 
 
 def _answered_by(entry: Entry) -> set[str]:
-    """The calls that a line answers, if it has nothing but results."""
+    """The calls that a line answers, if it has only results."""
     messages = entry.messages if isinstance(entry, MessageEntry) else ()
     if not all(isinstance(message, ToolResult) for message in messages):
         return set()

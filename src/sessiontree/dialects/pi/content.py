@@ -21,7 +21,7 @@ _NOTES = {
     "config": LossNote("aside", "settings", _IGNORED),
     "file_snapshot": LossNote("aside", "file snapshots", _IGNORED),
     "mode_change": LossNote("aside", "changes of mode", _IGNORED),
-    "reset_boundary": LossNote("changed", "resets", "Pi does not know them: its context goes back beyond them"),
+    "reset_boundary": LossNote("changed", "resets", "Pi ignores them: its context includes the messages before"),
     "service_tier_change": LossNote("aside", "changes of the service tier", _IGNORED),
     "session_init": LossNote("aside", "briefs of sub-agents", _IGNORED),
     "ttsr_injection": LossNote("aside", "injected rules", _IGNORED),
