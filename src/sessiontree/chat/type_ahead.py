@@ -86,6 +86,7 @@ class TypeAhead:
             except EOFError:
                 pass
             except KeyboardInterrupt:
+                # Queued first: the interrupt returns all queued lines to the input, this one included.
                 self._add(self._reader.draft)
                 self._reader.draft = ""
                 self._interrupt()

@@ -95,7 +95,7 @@ class LaneRunner:
 
     async def _run_agent(self, prompt: str | None) -> None:
         exploration, lane = self._exploration, self._lane
-        if self._is_unwanted:
+        if self._is_unwanted:  # stopped while it waited for a slot
             return await self._stop()
         if not await exploration.leases.holds_lane(lane):
             return await self._give_up()
@@ -112,12 +112,13 @@ class LaneRunner:
                 lane.handle(event)
                 for hook in exploration.hooks:
                     await hook.handle_event(exploration, lane, event)
-                if ends_request(event):
+                if ends_request(event):  # recorded at once, so that the usage counts even if this process dies
                     recorded = await self._write_unreported(run, recorded)
                 await exploration.send(lane, event)
         finally:
             lane.run = None
         assert run.end is not None
+        # Checked again before the end is recorded: another process may have taken the lane over during the run.
         if not await exploration.leases.holds_lane(lane):
             return await self._give_up()
         await self._write_unreported(run, recorded)

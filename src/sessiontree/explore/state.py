@@ -137,7 +137,7 @@ class ExplorationLog:
         types = self._session.journal.types
         start, self._scanned = self._scanned, len(types)
         if "custom" in types[start : self._scanned]:
-            self._scanned = start
+            self._scanned = start  # remains true until `refresh` has read them
             return True
         return False
 
@@ -175,6 +175,7 @@ class ExplorationLog:
 
     def _add_lane(self, entry: Entry, record: LaneRecord) -> None:
         plan = next((id for id, plan in reversed(self.plans.items()) if plan.run == record.run), None)
+        # Of several records with the same number, the first in the file counts.
         if plan is None or (plan, record.number) in self._numbers:
             return
         self._numbers.add((plan, record.number))
@@ -201,6 +202,7 @@ class ExplorationLog:
             lane.lease = record
             lane.spans.append((id, id))
             member = _Membership(member.start, id)
+        # Spans measure the time worked: a verdict is not work, and neither are most records after the end.
         elif (
             lane.spans
             and not isinstance(record, VerdictRecord)
