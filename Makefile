@@ -1,4 +1,4 @@
-# `make run` and `make test` do all of their own set-up; nothing but Python 3.11+, make and git is needed.
+# `make run` and `make test` set everything up themselves; they need only Python 3.11+, make and git.
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin

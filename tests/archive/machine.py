@@ -56,7 +56,7 @@ def claude_line(kind: str, uuid: str, parent: str | None, **fields: object) -> b
     return json_line({"type": kind, "uuid": uuid, "parentUuid": parent, "isSidechain": False, **around, **fields})
 
 
-def claude_said(uuid: str, parent: str | None, text: str, role: str = "user") -> bytes:
+def claude_message(uuid: str, parent: str | None, text: str, role: str = "user") -> bytes:
     content: object = text if role == "user" else [{"type": "text", "text": text}]
     message = {"role": role, "content": content, **({"id": f"msg_{uuid}"} if role == "assistant" else {})}
     return claude_line(role, uuid, parent, message=message)
@@ -68,9 +68,9 @@ def write_claude(tmp: Path, lines: list[bytes] | None = None) -> Path:
     folder = path.with_suffix("")
     (folder / "subagents").mkdir(parents=True, exist_ok=True)
     (folder / "tool-results").mkdir(exist_ok=True)
-    own = [claude_said("u1", None, "first"), claude_said("u2", "u1", "answer", "assistant")]
+    own = [claude_message("u1", None, "first"), claude_message("u2", "u1", "answer", "assistant")]
     path.write_bytes(b"".join(lines if lines is not None else own))
-    (folder / "subagents" / "agent-x.jsonl").write_bytes(claude_said("s1", None, "sub"))
+    (folder / "subagents" / "agent-x.jsonl").write_bytes(claude_message("s1", None, "sub"))
     (folder / "tool-results" / "out.txt").write_bytes(b"\x00\xff spilled \n" * 100)
     return path
 

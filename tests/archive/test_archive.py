@@ -303,12 +303,12 @@ def test_a_session_is_found_again_after_it_was_rewritten_moved_copied_and_cleane
     move(home.archive, session, plan)
     home.archive.keep(session_info(Path(plan.target)))
     home.archive.archive(session_info(Path(plan.target)))
-    told = []
+    restored_kinds = []
     for _ in range(3):
         item = home.archive.find(NATIVE_ID)
-        told.append(item.edit.verb if item.edit else item.kind)
+        restored_kinds.append(item.edit.verb if item.edit else item.kind)
         restore(home.archive, item)
-    assert told == ["moved", "mv", "prune"]
+    assert restored_kinds == ["moved", "mv", "prune"]
     assert path.read_bytes() == before
 
 

@@ -19,7 +19,7 @@ from tests.archive.machine import (
     CLAUDE_ID,
     NATIVE_ID,
     claude_line,
-    claude_said,
+    claude_message,
     contents,
     environment,
     native_lines,
@@ -55,7 +55,7 @@ def opened_files() -> Iterator[list[str]]:
 def long_lines(last_message: bytes = b"") -> list[bytes]:
     """A Claude Code session with a message between the two ends that a listing reads."""
     progress = [claude_line("progress", f"p{number}", "u2", data={"text": "x" * 900}) for number in range(400)]
-    begun = [claude_said("u1", None, "first"), claude_said("u2", "u1", "answer", "assistant")]
+    begun = [claude_message("u1", None, "first"), claude_message("u2", "u1", "answer", "assistant")]
     return [*begun, *progress[:200], last_message, *progress[200:]]
 
 
@@ -75,7 +75,7 @@ def put_corpus(tmp_path: Path) -> None:
 
 def test_candidates_from_the_library_equal_those_from_the_files(tmp_path: Path) -> None:
     put_corpus(tmp_path)
-    write_claude(tmp_path, long_lines(claude_said("u3", "u2", "later").replace(b"10:00:01", b"11:00:01")))
+    write_claude(tmp_path, long_lines(claude_message("u3", "u2", "later").replace(b"10:00:01", b"11:00:01")))
     write_native(tmp_path)
     with Library(environment=environment(tmp_path)) as library:
         found = {one.path: one for one in iter_library_candidates(library)}
@@ -107,7 +107,7 @@ def test_no_file_is_opened_for_a_known_field(tmp_path: Path, command: Command) -
 
 
 def test_a_last_message_between_the_ends_of_a_large_file_counts(tmp_path: Path, command: Command) -> None:
-    new = claude_said("u3", "u2", "today").replace(b"2026-02-16T10:00:01.000Z", NEW_TIME.encode())
+    new = claude_message("u3", "u2", "today").replace(b"2026-02-16T10:00:01.000Z", NEW_TIME.encode())
     path = write_claude(tmp_path, long_lines(new))
     assert path.stat().st_size > 3 * 128 * 1024 / 2
     assert chosen(command) == set()
@@ -127,7 +127,7 @@ def test_a_session_that_continued_after_it_was_listed_is_not_old_any_more(tmp_pa
     path = write_claude(tmp_path)
     assert chosen(command) == {str(path)}
     with path.open("ab") as file:
-        file.write(claude_said("u3", "u2", "today").replace(b"2026-02-16T10:00:01.000Z", NEW_TIME.encode()))
+        file.write(claude_message("u3", "u2", "today").replace(b"2026-02-16T10:00:01.000Z", NEW_TIME.encode()))
     assert chosen(command) == set()
 
 
@@ -194,7 +194,7 @@ def test_a_chosen_root_replaces_the_agents_own(tmp_path: Path, command: Command)
 
 def test_mv_project_opens_only_sessions_of_that_project(tmp_path: Path, command: Command) -> None:
     path = write_native(tmp_path)
-    other = write_claude(tmp_path, [claude_said("u1", None, "first").replace(b"/work/a", b"/work/b")])
+    other = write_claude(tmp_path, [claude_message("u1", None, "first").replace(b"/work/a", b"/work/b")])
     command("clean")
     with opened_files() as opened:
         moves = command("mv", "--project", "/work/a", str(tmp_path), "--json").json["moves"]

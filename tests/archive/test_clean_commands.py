@@ -57,7 +57,7 @@ def test_age_counts_from_the_last_message_and_not_from_the_date_of_the_file(tmp_
 
 def test_named_labeled_pinned_and_other_agents_sessions_stay_on_request(tmp_path: Path, command: Command) -> None:
     named = write_native(tmp_path, [*native_lines(), entry("session_info", "i1", "n3", name="mine")], name="2026_named")
-    labelled = write_native(
+    labeled = write_native(
         tmp_path, [*native_lines(), entry("label", "l1", "n3", targetId="m0", label="here")], name="2026_labelled"
     )
     write_claude(tmp_path)
@@ -67,8 +67,8 @@ def test_named_labeled_pinned_and_other_agents_sessions_stay_on_request(tmp_path
 
     assert len(chosen()) == 3
     assert str(named) not in chosen("--keep-named")
-    assert str(labelled) not in chosen("--keep-labeled")
-    assert chosen("--agent", "native") == {str(named), str(labelled)}
+    assert str(labeled) not in chosen("--keep-labeled")
+    assert chosen("--agent", "native") == {str(named), str(labeled)}
     home_of(tmp_path).tags.change(NATIVE_ID, str(named), lambda mark: type(mark)(mark.session, mark.path, pinned=True))
     assert str(named) not in chosen()
     assert "kept although old enough: 1 (pinned)" in command("clean").err

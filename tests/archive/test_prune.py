@@ -15,7 +15,7 @@ from tests.archive.conftest import Command
 from tests.archive.machine import (
     NATIVE_ID,
     archived_lines,
-    claude_said,
+    claude_message,
     current_lines,
     home_of,
     kill_at_each_step,
@@ -128,9 +128,9 @@ def test_a_session_that_grows_during_the_rewrite_is_not_changed(tmp_path: Path) 
 
 
 def test_a_rewound_branch_of_a_claude_session_can_be_pruned(tmp_path: Path) -> None:
-    lines = [claude_said("u1", None, "first"), claude_said("a1", "u1", "answer", "assistant")]
-    lines += [claude_said("u2", "a1", "left"), claude_said("a2", "u2", "left answer", "assistant")]
-    lines += [claude_said("u3", "a1", "right"), claude_said("a3", "u3", "right answer", "assistant")]
+    lines = [claude_message("u1", None, "first"), claude_message("a1", "u1", "answer", "assistant")]
+    lines += [claude_message("u2", "a1", "left"), claude_message("a2", "u2", "left answer", "assistant")]
+    lines += [claude_message("u3", "a1", "right"), claude_message("a3", "u3", "right answer", "assistant")]
     home, path = home_of(tmp_path), write_claude(tmp_path, lines)
     pruned(home, path, "u2")
     assert path.read_bytes() == b"".join(lines[:2] + lines[4:])

@@ -19,7 +19,7 @@ from sessiontree.archive.truncate import truncate
 from sessiontree.errors import SessionTreeError
 from tests.archive.machine import (
     archived_lines,
-    claude_said,
+    claude_message,
     current_lines,
     home_of,
     native_lines,
@@ -86,7 +86,7 @@ class Machine:
             case "write" | "write there":
                 self.count += 1
                 leaves = [leaf for leaf in session.leaves() if not leaf.startswith("p")]
-                say = claude_said if session.dialect.name == "claude" else message_line
+                say = claude_message if session.dialect.name == "claude" else message_line
                 line = say(f"w{self.count}", leaves[which % len(leaves)], f"written {self.count}")
                 with path.open("ab") as file:
                     file.write(line)

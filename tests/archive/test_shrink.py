@@ -20,7 +20,7 @@ from tests.archive.conftest import Command
 from tests.archive.machine import (
     archived_lines,
     claude_line,
-    claude_said,
+    claude_message,
     current_lines,
     home_of,
     kill_at_each_step,
@@ -41,10 +41,10 @@ def snapshot(id: str, text: str = "x") -> bytes:
 
 def claude_with_progress() -> list[bytes]:
     """An old transcript: progress in the chain, snapshots written again."""
-    lines = [claude_said("u1", None, "run it"), claude_said("a1", "u1", "running", "assistant"), snapshot("u1")]
+    lines = [claude_message("u1", None, "run it"), claude_message("a1", "u1", "running", "assistant"), snapshot("u1")]
     lines += [progress(f"p{at}", "a1" if at == 0 else f"p{at - 1}") for at in range(50)]
-    lines += [claude_said("u2", "p49", "and now?"), snapshot("u1"), snapshot("u2"), snapshot("u1")]
-    return [*lines, claude_said("a2", "u2", "done", "assistant")]
+    lines += [claude_message("u2", "p49", "and now?"), snapshot("u1"), snapshot("u2"), snapshot("u1")]
+    return [*lines, claude_message("a2", "u2", "done", "assistant")]
 
 
 def conversation(session: Session) -> object:

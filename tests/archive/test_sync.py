@@ -15,7 +15,7 @@ from sessiontree.archive.sync import FolderSync, SyncResult
 from sessiontree.errors import UsageError
 from tests.archive.conftest import Command
 from tests.archive.machine import (
-    claude_said,
+    claude_message,
     contents,
     home_of,
     kill_at_each_step,
@@ -109,8 +109,8 @@ def test_a_claude_session_continued_on_two_machines_gets_both_branches(tmp_path:
     home, folder, path = home_of(tmp_path), tmp_path / "shared", write_claude(tmp_path)
     synced(home, folder)
     there = copy_of(path, folder, "claude")
-    append(path, claude_said("x1", "u2", "mine"))
-    append(there, claude_said("y1", "u2", "theirs"))
+    append(path, claude_message("x1", "u2", "mine"))
+    append(there, claude_message("y1", "u2", "theirs"))
     synced(home, folder)
     for file in (path, there):
         assert {"x1", "y1"} <= set(sessiontree.open(file).ids)

@@ -50,10 +50,10 @@ def check_reduced(tmp: Path, path: Path) -> TruncatePlan:
     """Truncate a session, check the rest, continue it, and restore it."""
     home, before = home_of(tmp), path.read_bytes()
     session = sessiontree.open(path)
-    stood, findings = client_view(session), {finding.rule for finding in examine(session)}
+    view_before, findings = client_view(session), {finding.rule for finding in examine(session)}
     plan, item = truncate(home.archive, session, min_size=0)
     after = sessiontree.open(path)
-    assert client_view(after) == stood
+    assert client_view(after) == view_before
     assert {finding.rule for finding in examine(after)} <= findings
     if item is None:
         assert path.read_bytes() == before

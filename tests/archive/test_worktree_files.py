@@ -25,7 +25,7 @@ from tests.archive.conftest import Command
 from tests.archive.machine import (
     CLAUDE_ID,
     NATIVE_ID,
-    claude_said,
+    claude_message,
     contents,
     home_of,
     kill_at_each_step,
@@ -69,8 +69,8 @@ def state(tree: Path) -> object:
             continue
         content = os.readlink(path).encode() if path.is_symlink() else path.read_bytes()
         files[str(path.relative_to(tree))] = (oct(path.lstat().st_mode), content)
-    said = [git(tree, *words) for words in (["status", "--porcelain=v2"], ["diff"], ["diff", "--cached"])]
-    return files, said, git(tree, "rev-parse", "HEAD")
+    outputs = [git(tree, *words) for words in (["status", "--porcelain=v2"], ["diff"], ["diff", "--cached"])]
+    return files, outputs, git(tree, "rev-parse", "HEAD")
 
 
 def remove(tmp_path: Path, tree: Path, *, with_objects: bool = False) -> None:
@@ -152,13 +152,13 @@ def test_files_of_another_agents_session_are_stored_in_the_tags(tmp_path: Path, 
     write_claude(tmp_path)
     before = contents(tmp_path / "user")
     work(tree)
-    stood = state(tree)
+    state_before = state(tree)
     command("worktree", "save", CLAUDE_ID, "--path", str(tree))
     assert contents(tmp_path / "user") == before
     remove(tmp_path, tree)
     out = command("worktree", "restore", CLAUDE_ID).out
     assert out == f"cd {tree} && sessiontree resume {CLAUDE_ID} --cwd {tree}\n"
-    assert state(tree) == stood
+    assert state(tree) == state_before
     assert contents(tmp_path / "user") == before
 
 
@@ -351,7 +351,7 @@ def test_an_invalid_snapshot_is_ignored(tmp_path: Path, tree: Path, file: object
 
 def test_a_process_killed_while_saving_or_restoring_loses_nothing(tmp_path: Path, tree: Path, stride: int) -> None:
     work(tree)
-    stood = state(tree)
+    state_before = state(tree)
     backup = tmp_path / "backup"
     shutil.copytree(tree, backup, symlinks=True)
 
@@ -376,7 +376,7 @@ def test_a_process_killed_while_saving_or_restoring_loses_nothing(tmp_path: Path
         restore_worktree(plan_restore(found), blobs_in(home), overwrite=True)
         for left in tree.rglob(".*.tmp"):
             left.unlink()
-        assert state(tree) == stood
+        assert state(tree) == state_before
 
     assert kill_at_each_step(tmp_path, lambda here: put_session(here, tree), act, check, stride) > 5
     shutil.rmtree(backup)
@@ -432,9 +432,9 @@ def test_worktrees_recorded_by_claude_code_are_listed_and_restored(
     snapshot = {"messageId": "u1", "trackedFileBackups": {**kept, **evil}}
     lines = [
         json_line({"type": "file-history-snapshot", "messageId": "u1", "snapshot": snapshot}),
-        claude_said("u1", None, "first"),
+        claude_message("u1", None, "first"),
         noted,
-        claude_said("u2", "u1", "answer", "assistant"),
+        claude_message("u2", "u1", "answer", "assistant"),
     ]
     write_claude(tmp_path, lines)
     copies = tmp_path / "user" / ".claude" / "file-history" / CLAUDE_ID

@@ -62,7 +62,7 @@ def worked_session(turns: int = 3, words: int = 300) -> Session:
     return session
 
 
-def said(session: Session) -> list[str]:
+def context_texts(session: Session) -> list[str]:
     return [message_text(message) for message in session.context().messages]
 
 

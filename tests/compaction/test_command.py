@@ -68,7 +68,7 @@ def test_session_text_cannot_harm_the_terminal(run: Run, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "expected"),
     [
         (("--keep", "many"), 2, "not a number of tokens"),
         (("--strategy", "other"), 1, "recent, segment, replace"),
@@ -79,12 +79,12 @@ def test_session_text_cannot_harm_the_terminal(run: Run, tmp_path: Path) -> None
     ],
 )
 def test_errors_are_reported_on_one_line(
-    run: Run, tmp_path: Path, arguments: tuple[str, ...], code: int, said: str
+    run: Run, tmp_path: Path, arguments: tuple[str, ...], code: int, expected: str
 ) -> None:
     path = file_of(worked_session(), "native", tmp_path)
     before = path.read_bytes()
     ran = run("compact", str(path), *arguments)
     assert (ran.code, ran.out) == (code, "")
-    assert said in ran.err
+    assert expected in ran.err
     assert ran.err.count("\n") == 1
     assert path.read_bytes() == before

@@ -28,7 +28,7 @@ from sessiontree.core.entries import Compaction
 from sessiontree.core.messages import System, Usage
 from sessiontree.errors import CompactionError, NotFoundError, ReadOnlyError, SummaryError
 from sessiontree.repair import examine
-from tests.compaction.sessions import DIALECTS, file_of, said, sent, worked_session
+from tests.compaction.sessions import DIALECTS, context_texts, file_of, sent, worked_session
 from tests.conversion.conversations import assistant, call, result, text
 
 
@@ -40,13 +40,13 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_the_client_reads_the_summary_and_the_kept_messages(path: Path, strategy: str) -> None:
     before = path.read_bytes()
-    texts = said(sessiontree.open(path))
+    texts = context_texts(sessiontree.open(path))
     done = compact(sessiontree.open(path), keep=900, strategy=strategy)
     found = sessiontree.open(path)
     kept = len(done.plan.kept)
     assert {"recent": kept > 0, "segment": kept == 4, "replace": kept == 0}[strategy]
-    assert HEADER in said(found)[0]
-    assert said(found)[1:] == (texts[-kept:] if kept else [])
+    assert HEADER in context_texts(found)[0]
+    assert context_texts(found)[1:] == (texts[-kept:] if kept else [])
     assert path.read_bytes().startswith(before)
     assert [finding.rule.id for finding in examine(found) if finding.rule.severity != "note"] == []
     assert done.tokens_after == pytest.approx(estimated_size(found.context().messages, MEASURED), rel=0.05)
@@ -73,7 +73,7 @@ def test_the_session_continues_and_a_second_compaction_builds_on_the_first(path:
     assert "<modified-files>" not in (asked[0].previous or "")
     assert asked[0].files.modified == ("src/parser.py",)
     compact_again = sessiontree.open(path)
-    assert "split by lines instead of slicing" in said(compact_again)[0]
+    assert "split by lines instead of slicing" in context_texts(compact_again)[0]
     earlier = build_units(compact_again, compact_again.leaf).previous
     assert earlier is not None
     assert (earlier.files.read, earlier.files.modified) == (("src/lines.py",), ("src/parser.py",))
@@ -82,8 +82,8 @@ def test_the_session_continues_and_a_second_compaction_builds_on_the_first(path:
 def test_undo_restores_the_context_exactly_and_counts_later_messages(path: Path) -> None:
     before = sent(sessiontree.open(path))
     session = sessiontree.open(path)
-    stood = session.leaf
-    assert compact(session, keep=900).leaf_before == stood
+    leaf_before_it = session.leaf
+    assert compact(session, keep=900).leaf_before == leaf_before_it
     time.sleep(0.002)  # Neovate finds later messages by their time, so they must not have the same millisecond.
     session.append("user", "one more")
     session.append(assistant(text("and one")))
@@ -95,7 +95,7 @@ def test_undo_restores_the_context_exactly_and_counts_later_messages(path: Path)
         undo(found)
     found.append("user", "on")
     assert sent(sessiontree.open(path))[:-1] == before
-    assert said(sessiontree.open(path))[-1] == "on"
+    assert context_texts(sessiontree.open(path))[-1] == "on"
 
 
 def test_a_dry_run_returns_the_same_and_writes_nothing(path: Path) -> None:

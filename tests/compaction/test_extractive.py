@@ -14,7 +14,7 @@ from sessiontree.compaction.extractive import HEADER, MAX_TOKENS
 from sessiontree.compaction.sections import parse_sections, render_sections
 from sessiontree.compaction.token_estimate import measured_tokens
 from sessiontree.core.messages import Assistant, Message, Text, ToolCall, ToolResult, User
-from tests.compaction.sessions import DIALECTS, file_of, filler, said
+from tests.compaction.sessions import DIALECTS, context_texts, file_of, filler
 from tests.conversion.conversations import assistant, call, result, text
 
 LANGUAGES = {
@@ -121,7 +121,7 @@ def test_facts_are_found_in_the_words_of_every_agents_tools(dialect: str, tmp_pa
     done = compact(session, strategy="replace")
     assert done.plan.files.modified == ("src/exporter.py",)
     assert "src/part_3.py" in done.plan.files.read
-    assert "TypeError: encode()" in said(sessiontree.open(path))[0]
+    assert "TypeError: encode()" in context_texts(sessiontree.open(path))[0]
     assert "`make export`" in done.summary
 
 
@@ -178,9 +178,12 @@ def test_omitted_points_are_counted_over_many_summaries() -> None:
 
 
 def test_instructions_select_sentences_that_mention_them() -> None:
-    said = [Assistant(content="The lexer counts columns from one. Lunch was good."), User(content="缓存大小是六十四。")]
-    english = EXTRACTIVE(Request("history", said, instructions="focus on the lexer")).text
-    chinese = EXTRACTIVE(Request("history", said, instructions="重点写缓存")).text
+    messages = [
+        Assistant(content="The lexer counts columns from one. Lunch was good."),
+        User(content="缓存大小是六十四。"),
+    ]
+    english = EXTRACTIVE(Request("history", messages, instructions="focus on the lexer")).text
+    chinese = EXTRACTIVE(Request("history", messages, instructions="重点写缓存")).text
     assert "The lexer counts columns from one." in parse_sections(english)["Critical Context"]
     assert "缓存大小是六十四。" in parse_sections(chinese)["Critical Context"]
 
@@ -197,17 +200,17 @@ def test_parsed_and_rendered_sections_are_the_same() -> None:
     assert render_sections(parse_sections(text)) == text
 
 
-def very_long(turns: int, said: dict[int, str]) -> list[Message]:
+def very_long(turns: int, planted: dict[int, str]) -> list[Message]:
     """Turns of plain work, with a sentence of the model in some of them."""
     random = Random(3)
-    asked = [filler(random, 25) for _ in range(50)]
+    fillers = [filler(random, 25) for _ in range(50)]
     messages: list[Message] = []
     for turn in range(turns):
-        messages.append(User(content=f"{turn}: {asked[turn % 50]}"))
+        messages.append(User(content=f"{turn}: {fillers[turn % 50]}"))
         read = ToolCall(f"r{turn}", "read", {"path": f"src/part_{turn % 300}.py"})
-        messages.append(Assistant(content=(Text(said.get(turn, asked[turn % 49])), read)))
-        messages.append(ToolResult(tool_call_id=read.id, tool_name="read", content=(Text(asked[turn % 47]),)))
-        messages.append(Assistant(content=(Text(asked[turn % 46]),)))
+        messages.append(Assistant(content=(Text(planted.get(turn, fillers[turn % 49])), read)))
+        messages.append(ToolResult(tool_call_id=read.id, tool_name="read", content=(Text(fillers[turn % 47]),)))
+        messages.append(Assistant(content=(Text(fillers[turn % 46]),)))
     return messages
 
 

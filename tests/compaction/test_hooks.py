@@ -12,21 +12,21 @@ from sessiontree.compaction import Cancel, Compacted, Hook, PendingSummary, Supp
 from sessiontree.compaction.context_units import build_units
 from sessiontree.core.entries import Compaction
 from sessiontree.errors import CompactionError
-from tests.compaction.sessions import file_of, said, worked_session
+from tests.compaction.sessions import context_texts, file_of, worked_session
 
 
 class Recording(Hook):
     def __init__(self, verdict: Cancel | SuppliedSummary | None = None) -> None:
         self.verdict = verdict
         self.seen: list[PendingSummary] = []
-        self.told: list[Any] = []
+        self.results: list[Any] = []
 
     def before(self, occasion: PendingSummary) -> Cancel | SuppliedSummary | None:
         self.seen.append(occasion)
         return self.verdict
 
     def after(self, done: Any) -> None:
-        self.told.append(done)
+        self.results.append(done)
 
 
 class Failing(Hook):
@@ -52,9 +52,9 @@ def test_a_hook_sees_the_messages_before_and_the_entry_after(path: Path) -> None
     assert occasion.first_kept == done.plan.first_kept
     assert occasion.files.modified == ("src/parser.py",)
     assert occasion.instructions == "focus"
-    (told,) = hook.told
-    assert isinstance(told, Compacted)
-    assert told.entry == done.entry
+    (results,) = hook.results
+    assert isinstance(results, Compacted)
+    assert results.entry == done.entry
 
 
 def test_a_hook_may_cancel_and_then_nothing_is_written_and_no_other_hook_is_called(path: Path) -> None:
@@ -80,14 +80,14 @@ def test_a_supplied_summary_is_recorded_as_such_and_its_files_are_not_inherited(
 
 def test_a_hook_may_replace_everything_with_its_summary(path: Path) -> None:
     compact(sessiontree.open(path), keep=600, hooks=[Recording(SuppliedSummary("all of it", keep_nothing=True))])
-    assert said(sessiontree.open(path)) == ["all of it"]
+    assert context_texts(sessiontree.open(path)) == ["all of it"]
 
 
 def test_a_failing_hook_is_reported_and_the_compaction_continues(path: Path) -> None:
     last = Recording()
     done = compact(sessiontree.open(path), keep=600, hooks=[Failing(), last])
     assert done.entry is not None
-    assert last.told
+    assert last.results
     assert list(done.reports) == [
         "the hook Failing failed in before(): RuntimeError: no such thing",
         "the hook Failing failed in after(): KeyError: 'after'",

@@ -179,17 +179,25 @@ def test_results_are_truncated_to_2000_characters_with_a_note_and_messages_never
 
 def test_usage_counts_only_if_the_context_did_not_change_since() -> None:
     usage = {"input": 5000, "output": 100, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 0}
-    said = {"role": "assistant", "content": [{"type": "text", "text": "x" * 40}], "usage": usage, "stopReason": "stop"}
-    asked = {"role": "user", "content": "x" * 40}
+    assistant_message = {
+        "role": "assistant",
+        "content": [{"type": "text", "text": "x" * 40}],
+        "usage": usage,
+        "stopReason": "stop",
+    }
+    user_message = {"role": "user", "content": "x" * 40}
 
     def line(id: str, parent: str | None, kind: str, **fields: Any) -> dict[str, Any]:
         return {"type": kind, "id": id, "parentId": parent, "timestamp": "2026-01-01T00:00:00.000Z", **fields}
 
-    talk = [line("a", None, "message", message=asked), line("b", "a", "message", message=said)]
-    more = line("c", "b", "message", message=asked)
+    conversation = [
+        line("a", None, "message", message=user_message),
+        line("b", "a", "message", message=assistant_message),
+    ]
+    more = line("c", "b", "message", message=user_message)
     edit = line("c", "b", "context_edit", targetId="a", replacement=None)
-    for lines, tokens in ((talk, 5100), ([*talk, more], 5110), ([*talk, edit], 10)):
+    for lines, tokens in ((conversation, 5100), ([*conversation, more], 5110), ([*conversation, edit], 10)):
         assert build_units(pi_session(lines), lines[-1]["id"]).size().tokens == tokens
     for change in ({"stopReason": "aborted"}, {"stopReason": "error"}, {"usage": None}, {"usage": {}}):
-        lines = [talk[0], line("b", "a", "message", message={**said, **change})]
+        lines = [conversation[0], line("b", "a", "message", message={**assistant_message, **change})]
         assert build_units(pi_session(lines), "b").size().tokens == 20

@@ -64,7 +64,7 @@ class Work:
             case ("fit", int(window)):
                 self._compact(session, window=window)
             case ("branch", int(at)):
-                session.move(self._resting_place(session, at))
+                session.move(self._complete_entry(session, at))
                 self._open_calls = []
             case ("undo", _):
                 self._undo(session)
@@ -88,7 +88,7 @@ class Work:
 
     def _compact(self, session: Session, **how: object) -> None:
         before = sent(session)
-        stood = session.leaf
+        leaf_before_it = session.leaf
         lines = self.path.read_bytes()
         try:
             done = compact(session, **how)  # type: ignore[arg-type]
@@ -96,7 +96,7 @@ class Work:
             assert self.path.read_bytes() == lines
             assert sent(sessiontree.open(self.path)) == before
             return
-        assert done.leaf_before == stood
+        assert done.leaf_before == leaf_before_it
         window = how.get("window")
         if isinstance(window, int):
             assert estimated_size(sessiontree.open(self.path).context().messages, MEASURED) <= window
@@ -120,7 +120,7 @@ class Work:
         with pytest.raises(CompactionError, match="no compaction"):
             undo(session)
 
-    def _resting_place(self, session: Session, at: int) -> str | None:
+    def _complete_entry(self, session: Session, at: int) -> str | None:
         """An entry of the context after which no call lacks its result."""
         context = session.context()
         waiting: set[str] = set()

@@ -25,7 +25,7 @@ from sessiontree.compaction import (
 from sessiontree.core.messages import Assistant
 from sessiontree.errors import CompactionError
 from sessiontree.settings import Prune
-from tests.compaction.sessions import DIALECTS, file_of, said, separated, worked_session
+from tests.compaction.sessions import DIALECTS, context_texts, file_of, separated, worked_session
 from tests.conversion.conversations import assistant, call, result, text
 
 
@@ -71,7 +71,7 @@ def test_kept_usage_does_not_trigger_in_any_dialect(dialect: str, tmp_path: Path
     assert should_compact(session, 200_000)
     compact(session, keep=700, strategy="segment")
     again = sessiontree.open(session.location)
-    assert "answer" in said(again)
+    assert "answer" in context_texts(again)
     assert not should_compact(again, 200_000)
 
 
@@ -82,7 +82,7 @@ def test_pruning_old_outputs_frees_space_and_can_be_undone(tmp_path: Path) -> No
     tokens = measure(session).tokens
     done = prune(session)
     assert len(done.entries) == 4  # two turns and the newest 40,000 tokens before them are protected
-    texts = said(sessiontree.open(session.location))
+    texts = context_texts(sessiontree.open(session.location))
     assert [entry for entry in texts if "removed to save context" in entry] == texts[2:15:4]
     assert measure(session).tokens == pytest.approx(tokens - done.freed, rel=0.01)
     assert Path(session.location).read_bytes().startswith(lines)
@@ -130,7 +130,7 @@ def test_after_an_overflow_the_failed_attempt_is_removed_and_a_second_overflow_g
     found = sessiontree.open(session.location)
     last = found.context().messages[-1]
     assert not isinstance(last, Assistant)
-    assert said(found)[-1] == "the long one"
+    assert context_texts(found)[-1] == "the long one"
     with pytest.raises(CompactionError, match="still too long"):
         after_overflow(found)
     found.append(assistant(text("now it works")))

@@ -22,8 +22,8 @@ def tokens(document: str) -> list[Token]:
 
 def html_in(document: str) -> set[str]:
     """Every tag that a renderer would take for HTML."""
-    said = "".join(token.content for token in tokens(document) if token.type.startswith("html"))
-    return set(re.findall(r"</?([a-z]+)", said))
+    html = "".join(token.content for token in tokens(document) if token.type.startswith("html"))
+    return set(re.findall(r"</?([a-z]+)", html))
 
 
 def test_the_complete_conversation_is_there_and_only_our_html() -> None:

@@ -17,7 +17,7 @@ from sessiontree.session.open import open as open_session
 from tests.library.world import IDS, World, append, claude_lines, clock, json_lines, pi_lines, touch
 
 
-def asked(world: World) -> tuple[dict[str, Summary], Library]:
+def listed(world: World) -> tuple[dict[str, Summary], Library]:
     with world.library() as library:
         return {one.id: one for one in library.sessions(include_subagents=True)}, library
 
@@ -29,20 +29,20 @@ def database(world: World) -> Path:
 def test_the_second_listing_reads_no_session(world: World) -> None:
     for number in range(5):
         world.claude(IDS[number], "/x", ["a"] * 10)
-    first, library = asked(world)
+    first, library = listed(world)
     assert library.scan.read == 5
-    second, library = asked(world)
+    second, library = listed(world)
     assert (library.scan.read, library.scan.bytes_read) == (0, 0)
     assert second == first
 
 
 def test_of_a_file_that_grew_only_the_new_end_is_read(world: World) -> None:
     path = world.claude(IDS[0], "/x", ["the first prompt", *["x" * 2000] * 300])
-    before, _ = asked(world)
+    before, _ = listed(world)
     new = claude_lines("another-id", "/x", ["one more"], minute=700)
     new[0]["parentUuid"] = f"assistant-300-{IDS[0][:8]}"
     append(path, [{**line, "sessionId": IDS[0]} for line in new])
-    after, library = asked(world)
+    after, library = listed(world)
     added = path.stat().st_size - before[IDS[0]].size
     assert library.scan.bytes_read <= added + 1024 + 64
     one = after[IDS[0]]
@@ -64,12 +64,12 @@ def test_a_file_that_grows_line_by_line_has_the_summary_of_a_fresh_read(agent: s
         "native": f"st/sessions/x/2026_{IDS[0]}.jsonl",
     }[agent]
     path = world.put(place, lines[:2])
-    asked(world)
+    listed(world)
     for line in lines[2:]:
         append(path, [line])
-        (grown,), _ = list(asked(world)[0].values()), None
+        (grown,), _ = list(listed(world)[0].values()), None
         shutil.rmtree(world.folder / "cache")
-        (anew,) = asked(world)[0].values()
+        (anew,) = listed(world)[0].values()
         assert grown == anew, line
 
 
@@ -105,70 +105,70 @@ def _story(agent: str) -> list[dict[str, object]]:
 def test_a_large_file_that_branches_far_away_is_only_estimated(world: World) -> None:
     path = world.claude(IDS[0], "/x", ["x" * 2000] * 200)
     session = open_session(path)
-    asked(world)
+    listed(world)
     with world.library() as library:
         library.store_exact(str(path), path.stat().st_size, counts.count(session))
-    exact = asked(world)[0][IDS[0]]
+    exact = listed(world)[0][IDS[0]]
     assert (exact.exact, exact.messages, exact.branches) == (True, 400, 1)
     line = claude_lines(IDS[0], "/x", ["on"], minute=700)[0]
     append(path, [{**line, "uuid": "n1", "parentUuid": f"assistant-199-{IDS[0][:8]}"}])
-    grown = asked(world)[0][IDS[0]]
+    grown = listed(world)[0][IDS[0]]
     assert (grown.exact, grown.messages, grown.branches) == (True, 401, 1)
     append(path, [{**line, "uuid": "n2", "parentUuid": f"user-5-{IDS[0][:8]}"}])
-    branched = asked(world)[0][IDS[0]]
+    branched = listed(world)[0][IDS[0]]
     assert (branched.exact, branched.messages, branched.branches) == (False, 402, 2)
 
 
 def test_exact_counts_of_another_size_are_ignored(world: World) -> None:
     path = world.claude(IDS[0], "/x", ["x" * 2000] * 200)
-    asked(world)
+    listed(world)
     with world.library() as library:
         library.store_exact(str(path), 5, counts.Counted(messages=1))
         library.store_exact("/nowhere", 5, counts.Counted(messages=1))
-    assert not asked(world)[0][IDS[0]].exact
+    assert not listed(world)[0][IDS[0]].exact
 
 
 def test_a_replaced_truncated_or_rewritten_file_is_read_again(world: World) -> None:
     path = world.pi("a", "/x", ["one", "two"])
-    assert asked(world)[0]["a"].title == "one"
+    assert listed(world)[0]["a"].title == "one"
     path.write_bytes(json_lines(pi_lines("a", "/x", ["ONE", "two", "three"])))
     touch(path)
-    assert asked(world)[0]["a"].title == "ONE"
+    assert listed(world)[0]["a"].title == "ONE"
     path.write_bytes(json_lines(pi_lines("a", "/x", ["less"])))
     touch(path)
-    assert asked(world)[0]["a"].messages == 2
+    assert listed(world)[0]["a"].messages == 2
     other = path.with_suffix(".new")
     other.write_bytes(json_lines(pi_lines("b", "/x", ["one", "two", "three", "four"])))
     other.rename(path)
-    assert asked(world)[0].keys() == {"b"}
+    assert listed(world)[0].keys() == {"b"}
 
 
 def test_a_title_slot_that_is_overwritten_in_place_is_seen(world: World) -> None:
     slot = {"type": "title", "v": 1, "title": "old!", "updatedAt": "x", "pad": "    "}
     path = world.put(".omp/agent/sessions/-x/2026_a.jsonl", [slot, *pi_lines("a", "/x", ["one"])])
-    assert asked(world)[0]["a"].title == "old!"
+    assert listed(world)[0]["a"].title == "old!"
     data = path.read_bytes()
     path.write_bytes(data.replace(b"old!", b"new!") + json_lines([{"type": "custom", "id": "z", "parentId": None}]))
     touch(path)
-    assert asked(world)[0]["a"].title == "new!"
+    assert listed(world)[0]["a"].title == "new!"
 
 
 def test_a_line_that_was_still_being_written_is_read_when_it_is_complete(world: World) -> None:
     path = world.pi("a", "/x", ["one", "two"])
     whole = path.read_bytes()
     path.write_bytes(whole[:-20])
-    assert asked(world)[0]["a"].health == "damaged"
+    assert listed(world)[0]["a"].health == "damaged"
     append(path, whole[-20:])
-    one = asked(world)[0]["a"]
+    one = listed(world)[0]["a"]
     assert (one.health, one.messages) == ("ok", 4)
 
 
 def test_sessions_that_are_gone_are_forgotten(world: World) -> None:
     path = world.claude(IDS[0], "/x")
     world.claude(IDS[1], "/x")
-    asked(world)
+    listed(world)
     path.unlink()
-    assert asked(world)[0].keys() == {IDS[1]}
+    assert listed(world)[0].keys() == {IDS[1]}
     cache = Cache(cache_path(world.environment))
     assert [Path(known).stem for known in cache.rows([str(world.home)])] == [IDS[1]]
     assert cache.rows([str(world.folder / "other")]) == {}
@@ -177,23 +177,23 @@ def test_sessions_that_are_gone_are_forgotten(world: World) -> None:
 
 def test_a_scan_of_other_roots_does_not_drop_cached_sessions(world: World) -> None:
     world.claude(IDS[0], "/x")
-    asked(world)
+    listed(world)
     with world.library(roots={"claude": [str(world.folder / "cache")]}) as library:
         assert library.sessions() == []
-    assert asked(world)[1].scan.read == 0
+    assert listed(world)[1].scan.read == 0
 
 
 def test_deleting_the_cache_loses_nothing(world: World) -> None:
     world.claude(IDS[0], "/x", ["hello"])
-    before, _ = asked(world)
+    before, _ = listed(world)
     shutil.rmtree(world.folder / "cache")
-    after, library = asked(world)
+    after, library = listed(world)
     assert after == before
     assert library.scan.read == 1
 
 
 def test_the_cache_is_readable_by_the_user_only(world: World) -> None:
-    asked(world)
+    listed(world)
     for path in (world.folder / "cache").iterdir():
         assert path.stat().st_mode & 0o077 == 0, path
     assert (world.folder / "cache").stat().st_mode & 0o077 == 0
@@ -206,43 +206,43 @@ def test_a_corrupt_file_is_moved_away_and_rebuilt(data: bytes, world: World) -> 
     world.claude(IDS[0], "/x")
     database(world).parent.mkdir()
     database(world).write_bytes(data)
-    assert asked(world)[0].keys() == {IDS[0]}
-    assert asked(world)[1].scan.read == 0
+    assert listed(world)[0].keys() == {IDS[0]}
+    assert listed(world)[1].scan.read == 0
     assert database(world).with_suffix(".sqlite.damaged").read_bytes() == data
 
 
 def test_damage_in_the_middle_of_the_file_is_repaired_too(world: World) -> None:
     for number in range(60):
         world.claude(IDS[number], "/x", ["hello " * 50])
-    expected, _ = asked(world)
+    expected, _ = listed(world)
     data = bytearray(database(world).read_bytes())
     for start in range(4096, len(data), 4096):
         data[start : start + 200] = b"\xa5" * 200
     database(world).write_bytes(data)
-    assert asked(world)[0] == expected
-    assert asked(world)[0] == expected
+    assert listed(world)[0] == expected
+    assert listed(world)[0] == expected
 
 
 def test_damaged_rows_are_read_again(world: World) -> None:
     world.claude(IDS[0], "/x")
-    expected, _ = asked(world)
+    expected, _ = listed(world)
     with sqlite3.connect(database(world)) as other:
         other.execute("UPDATE sessions SET summary = x'c0ffee'")
         other.execute("UPDATE states SET state = 5")
     other.close()
-    assert asked(world)[0] == expected
+    assert listed(world)[0] == expected
 
 
 def test_tables_of_another_version_are_rebuilt_and_other_parts_kept(world: World) -> None:
     world.claude(IDS[0], "/x")
-    expected, _ = asked(world)
+    expected, _ = listed(world)
     with sqlite3.connect(database(world)) as other:
         other.execute("UPDATE versions SET version = 99")
         other.execute("INSERT INTO versions VALUES('search', 7)")
         other.execute("DROP TABLE sessions")
         other.execute("CREATE TABLE sessions(other)")
     other.close()
-    assert asked(world)[0] == expected
+    assert listed(world)[0] == expected
     with sqlite3.connect(database(world)) as other:
         assert dict(other.execute("SELECT * FROM versions").fetchall()) == {"listing": VERSION, "search": 7}
     other.close()
@@ -250,31 +250,31 @@ def test_tables_of_another_version_are_rebuilt_and_other_parts_kept(world: World
 
 def test_a_dropped_table_is_rebuilt(world: World) -> None:
     world.claude(IDS[0], "/x")
-    expected, _ = asked(world)
+    expected, _ = listed(world)
     with sqlite3.connect(database(world)) as other:
         other.execute("DROP TABLE sessions")
         other.execute("DROP TABLE notes")
     other.close()
-    assert asked(world)[0] == expected
-    assert asked(world)[1].scan.read == 0
+    assert listed(world)[0] == expected
+    assert listed(world)[1].scan.read == 0
 
 
 def test_listing_works_without_a_writable_cache_folder(world: World) -> None:
     world.claude(IDS[0], "/x")
     (world.folder / "file").write_bytes(b"")
     world.environment["SESSIONTREE_CACHE"] = str(world.folder / "file" / "below")
-    assert asked(world)[0].keys() == {IDS[0]}
+    assert listed(world)[0].keys() == {IDS[0]}
 
 
 def test_a_listing_works_while_another_process_locks_the_cache(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sessiontree.library.cache._BUSY_SECONDS", 0.05)
     world.claude(IDS[0], "/x")
-    asked(world)
+    listed(world)
     world.claude(IDS[1], "/x")
     other = sqlite3.connect(database(world), isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     try:
-        assert asked(world)[0].keys() == {IDS[0], IDS[1]}
+        assert listed(world)[0].keys() == {IDS[0], IDS[1]}
     finally:
         other.close()
 
@@ -294,7 +294,7 @@ def test_several_processes_list_at_once(world: World) -> None:
         for process in running:
             out, err = process.communicate(timeout=60)
             assert (out.strip(), err) == (b"80", b"")
-        assert asked(world)[1].scan.read == 0
+        assert listed(world)[1].scan.read == 0
         database(world).write_bytes(b"no database" * 1000)
 
 

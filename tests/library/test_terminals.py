@@ -93,7 +93,7 @@ def test_branch_and_fork_set_the_last_session_and_reading_does_not(terminal: Ope
     one = terminal()
     foreign = world.claude(IDS[0], here, ["mend the parser", "and the lexer"], minute=90)
     path = one.run("new")
-    said = one.run("append", path, "user", "hello")
+    entry = one.run("append", path, "user", "hello")
     for reading in (
         ("show", str(foreign)),
         ("tree", IDS[0]),
@@ -106,7 +106,7 @@ def test_branch_and_fork_set_the_last_session_and_reading_does_not(terminal: Ope
         assert one.run("continue", "--print-path") == path, reading
     one.run("branch", IDS[0], f"user-0-{IDS[0][:8]}")
     assert one.run("continue", "--print-path") == str(foreign)
-    one.run("branch", path, said)
+    one.run("branch", path, entry)
     assert one.run("continue", "--print-path") == path
     forked = one.run("fork", IDS[0], "--no-before")
     assert one.run("continue", "--print-path") == forked

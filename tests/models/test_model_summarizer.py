@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree.compaction.extractive import EXTRACTIVE
-from sessiontree.compaction.summarizers import Request as Summarise
+from sessiontree.compaction.summarizers import Request as SummaryRequest
 from sessiontree.core.messages import User
 from sessiontree.errors import NotFoundError, SummaryError
 from sessiontree.models import ScriptedModel, ScriptTurn, open_model
@@ -17,20 +17,20 @@ from sessiontree.models.script import ScriptCall, ScriptError
 from sessiontree.settings import Compaction, Retry, Settings
 from sessiontree.testing.model_server import ModelServer
 
-ASKED = Summarise("history", [User(content="We chose SQLite.")])
+REQUEST = SummaryRequest("history", [User(content="We chose SQLite.")])
 
 
 def test_a_model_of_a_provider_writes_a_summary() -> None:
     with ModelServer([ScriptTurn(text="## Goal\nSQLite", repeat=True)]) as server:
-        summarise = OpenedModelSummarizer(
+        summarize = OpenedModelSummarizer(
             lambda: open_model("anthropic:claude-opus-5", environment=server.environment()), "claude"
         )
-        first, second = summarise(ASKED), summarise(ASKED)
+        first, second = summarize(REQUEST), summarize(REQUEST)
         bodies = [one.body for one in server.requests]
     assert (first.text, second.text) == ("## Goal\nSQLite", "## Goal\nSQLite")
     assert first.usage is not None
     assert "We chose SQLite." in str(bodies[0]["messages"])
-    assert bodies[0]["max_tokens"] == ASKED.max_tokens
+    assert bodies[0]["max_tokens"] == REQUEST.max_tokens
     assert bodies[0]["system"]
 
 
@@ -40,20 +40,20 @@ def test_the_settings_choose_the_summarizer(tmp_path: Path) -> None:
     script.write_text('{"turns": [{"text": "by the script"}]}')
     named = summarizer_for(Settings(compaction=Compaction(summarizer=f"scripted:{script}")))
     assert named.name == f"scripted:{script}"
-    assert named(ASKED).text == "by the script"
+    assert named(REQUEST).text == "by the script"
     with pytest.raises(NotFoundError, match="no summarizer named"):
         summarizer_for(Settings(compaction=Compaction(summarizer="nobody")))
 
 
 def test_it_can_be_called_inside_a_running_event_loop() -> None:
     async def inside() -> str:
-        return OpenedModelSummarizer(lambda: ScriptedModel([ScriptTurn(text="short")]), "script")(ASKED).text
+        return OpenedModelSummarizer(lambda: ScriptedModel([ScriptTurn(text="short")]), "script")(REQUEST).text
 
     assert asyncio.run(inside()) == "short"
 
 
 @pytest.mark.parametrize(
-    ("turn", "said"),
+    ("turn", "expected"),
     [
         (ScriptTurn(error=ScriptError("auth")), "returned no summary"),
         (ScriptTurn(text="half", stop="length"), "is incomplete"),
@@ -63,9 +63,9 @@ def test_it_can_be_called_inside_a_running_event_loop() -> None:
         (ScriptTurn(text="half of it", drop_after=1), "returned no summary"),
     ],
 )
-def test_an_incomplete_summary_is_an_error(turn: ScriptTurn, said: str) -> None:
-    with pytest.raises(SummaryError, match=said):
-        OpenedModelSummarizer(lambda: ScriptedModel([turn]), "script", Retry(attempts=0))(ASKED)
+def test_an_incomplete_summary_is_an_error(turn: ScriptTurn, expected: str) -> None:
+    with pytest.raises(SummaryError, match=expected):
+        OpenedModelSummarizer(lambda: ScriptedModel([turn]), "script", Retry(attempts=0))(REQUEST)
 
 
 def test_a_request_to_a_busy_model_is_retried() -> None:

@@ -116,32 +116,32 @@ def test_tokens_written_to_the_cache_are_counted_where_a_provider_reports_them()
 def test_received_messages_are_sent_back_with_signatures_results_and_images(protocol: str) -> None:
     with ModelServer([TWO_CALLS, ScriptTurn(text="done")]) as server:
         (events,) = ask_server(server, MODELS[protocol], HELLO)
-        spoken = message(events)
+        answered = message(events)
         results = (
             ToolResult(tool_call_id="call_a", tool_name="read", content=(Text("one"), Text("two"), Image(PICTURE))),
             ToolResult(tool_call_id="call_b", tool_name="read", content="no such file", is_error=True),
         )
         follow = User(content=(Text("and this?"), Image(PICTURE)))
-        ask_server(server, MODELS[protocol], request(User(content="hello"), spoken, *results, follow))
+        ask_server(server, MODELS[protocol], request(User(content="hello"), answered, *results, follow))
         first, second = (conversation(recorded.body) for recorded in server.requests)
     assert second[: len(first)] == first, "the beginning is the same, so the provider's cache stays valid"
     CHECKS[protocol](second)
 
 
 def check_anthropic(sent: list[Any]) -> None:
-    _, spoken, asked = sent
-    assert spoken["content"] == [
+    _, answered, asked = sent
+    assert answered["content"] == [
         {"type": "thinking", "thinking": "Two files, so two calls.", "signature": TWO_CALLS.signature},
         {"type": "text", "text": "I look at both."},
         {"type": "tool_use", "id": "call_a", "name": "read", "input": {"path": "a.py"}},
         {"type": "tool_use", "id": "call_b", "name": "read", "input": {"path": "日本.py"}},
     ]
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PICTURE}}
-    one, two, *said = asked["content"]
+    one, two, *rest = asked["content"]
     assert (one["tool_use_id"], one["is_error"]) == ("call_a", False)
     assert one["content"] == [{"type": "text", "text": "one\ntwo"}, image]
     assert (two["tool_use_id"], two["is_error"]) == ("call_b", True)
-    assert said == [{"type": "text", "text": "and this?"}, image]
+    assert rest == [{"type": "text", "text": "and this?"}, image]
 
 
 def check_responses(sent: list[Any]) -> None:
@@ -161,20 +161,20 @@ def check_responses(sent: list[Any]) -> None:
 
 
 def check_chat(sent: list[Any]) -> None:
-    system, _, spoken, one, two, pictures, said = sent
+    system, _, answered, one, two, pictures, rest = sent
     assert system == {"role": "system", "content": "be brief"}
-    assert spoken["content"] == "I look at both."
-    assert [call["id"] for call in spoken["tool_calls"]] == ["call_a", "call_b"]
-    assert json.loads(spoken["tool_calls"][1]["function"]["arguments"]) == {"path": "日本.py"}
+    assert answered["content"] == "I look at both."
+    assert [call["id"] for call in answered["tool_calls"]] == ["call_a", "call_b"]
+    assert json.loads(answered["tool_calls"][1]["function"]["arguments"]) == {"path": "日本.py"}
     assert one["content"].startswith("one\ntwo\n")
     assert json.loads(two["content"]) == {"error": "no such file"}
     assert PICTURE in pictures["content"][0]["image_url"]["url"]
-    assert [part["type"] for part in said["content"]] == ["text", "image_url"]
+    assert [part["type"] for part in rest["content"]] == ["text", "image_url"]
 
 
 def check_gemini(sent: list[Any]) -> None:
-    _, spoken, *asked = sent
-    text, one, two = spoken["parts"]
+    _, answered, *asked = sent
+    text, one, two = answered["parts"]
     assert text == {"text": "I look at both."}
     assert (one["functionCall"]["id"], one["thoughtSignature"]) == ("call_a", TWO_CALLS.signature)
     assert two["functionCall"]["args"] == {"path": "日本.py"}
@@ -195,11 +195,11 @@ CHECKS = {
 def test_redacted_thinking_is_sent_back_unchanged() -> None:
     with ModelServer([ScriptTurn(redacted="c2VjcmV0", text="hm"), ScriptTurn(text="done")]) as server:
         (events,) = ask_server(server, MODELS["anthropic"], HELLO)
-        spoken = message(events)
-        ask_server(server, MODELS["anthropic"], request(User(content="hello"), spoken, User(content="go on")))
+        answered = message(events)
+        ask_server(server, MODELS["anthropic"], request(User(content="hello"), answered, User(content="go on")))
         sent = server.requests[1].body["messages"][1]["content"]
-    assert isinstance(spoken.content, tuple)
-    assert spoken.content[0] == Thinking("", "c2VjcmV0", redacted=True)
+    assert isinstance(answered.content, tuple)
+    assert answered.content[0] == Thinking("", "c2VjcmV0", redacted=True)
     assert sent[0] == {"type": "redacted_thinking", "data": "c2VjcmV0"}
 
 
@@ -292,12 +292,12 @@ ERRORS: list[tuple[ErrorKind, type[ModelError], str]] = [
 
 
 @every_protocol
-@pytest.mark.parametrize(("kind", "expected", "said"), ERRORS)
+@pytest.mark.parametrize(("kind", "expected", "text"), ERRORS)
 def test_rejections_become_errors_with_a_next_step(
-    protocol: str, kind: ErrorKind, expected: type[ModelError], said: str
+    protocol: str, kind: ErrorKind, expected: type[ModelError], text: str
 ) -> None:
     with ModelServer([ScriptTurn(error=ScriptError(kind))]) as server:
-        with pytest.raises(expected, match=said) as raised:
+        with pytest.raises(expected, match=text) as raised:
             ask_server(server, MODELS[protocol], HELLO)
         assert len(server.requests) == 1, "the library sends each request once"
     assert type(raised.value) is expected

@@ -30,8 +30,8 @@ def test_the_server_runs_as_a_process_and_records_its_requests(tmp_path: Path) -
     ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
-        told = json.loads(server.stdout.readline())
-        (events,) = ask(open_model("anthropic:claude-opus-5", environment=told["environment"]), HELLO)
+        report = json.loads(server.stdout.readline())
+        (events,) = ask(open_model("anthropic:claude-opus-5", environment=report["environment"]), HELLO)
         server.send_signal(signal.SIGINT)
         assert server.wait(30) == 0
     assert text_of(message(events).content) == "from a process"
@@ -39,7 +39,7 @@ def test_the_server_runs_as_a_process_and_records_its_requests(tmp_path: Path) -
     asked = json.loads(line)
     assert (asked["path"], asked["outcome"]) == ("/v1/messages", "answered")
     assert "***" in asked["headers"].values()
-    assert told["environment"]["ANTHROPIC_API_KEY"] not in line
+    assert report["environment"]["ANTHROPIC_API_KEY"] not in line
     assert asked["body"]["messages"][0]["role"] == "user"
 
 

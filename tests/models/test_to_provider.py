@@ -67,19 +67,19 @@ def test_user_texts_are_inserted_where_assistant_messages_come_first_or_follow_e
 def test_summaries_and_commands_become_user_texts(endpoint: Endpoint) -> None:
     messages: list[Message] = [CompactionSummary(summary="we did x"), BashExecution(command="ls", output="a.py")]
     (request,) = to_provider(messages, endpoint).messages
-    told = " ".join(str(part.content) for part in request.parts if isinstance(part, library.UserPromptPart))
-    assert "we did x" in told
-    assert "a.py" in told
+    user_text = " ".join(str(part.content) for part in request.parts if isinstance(part, library.UserPromptPart))
+    assert "we did x" in user_text
+    assert "a.py" in user_text
 
 
 def test_thinking_with_nothing_after_it_or_no_signature_is_left_out(endpoint: Endpoint) -> None:
-    spoken = Assistant(
+    answer = Assistant(
         content=(Thinking("unsigned"), Text("x"), Thinking("signed", "c2ln")),
         api=endpoint.api,
         provider=endpoint.provider,
         model="claude" if endpoint.provider == "anthropic" else "m",
     )
-    sent = to_provider([User(content="q"), spoken, User(content="r")], endpoint)
+    sent = to_provider([User(content="q"), answer, User(content="r")], endpoint)
     assert shape(sent)[1] == "response:text"
 
 
@@ -105,8 +105,8 @@ def test_a_longer_conversation_begins_with_the_shorter_one(endpoint: Endpoint) -
 def test_thinking_in_a_field_is_sent_back_only_to_a_server_that_accepts_that_field() -> None:
     with ModelServer([]) as server:
         endpoint = find_endpoint("openai-compatible:x", server.environment())
-    spoken = Assistant(
+    answer = Assistant(
         content=(Thinking("hm", "reasoning_content"), Text("x")), api=endpoint.api, provider=endpoint.provider
     )
     for field, kinds in (("reasoning_content", "thinking,text"), ("reasoning", "text"), (None, "text")):
-        assert shape(to_provider([User(content="q"), spoken], endpoint, field))[1] == f"response:{kinds}"
+        assert shape(to_provider([User(content="q"), answer], endpoint, field))[1] == f"response:{kinds}"

@@ -51,20 +51,20 @@ def shape_session(world: World, dialect: str) -> Path:
     def entry(id: str, parent: str | None, kind: str, **fields: Any) -> None:
         lines.append({"type": kind, "id": id, "parentId": parent, "timestamp": clock(len(lines)), **fields})
 
-    def said(id: str, parent: str | None, role: str, content: Any, **fields: Any) -> None:
+    def add_message(id: str, parent: str | None, role: str, content: Any, **fields: Any) -> None:
         entry(id, parent, "message", message={"role": role, "content": content, "timestamp": 1, **fields})
 
     call = {"type": "toolCall", "id": "call_1", "name": "read", "arguments": {"path": "src/needleinput.py"}}
-    said("a0000001", None, "user", [{"type": "text", "text": "say needleprompt"}])
-    said("a0000002", "a0000001", "assistant", [{"type": "text", "text": "needledead"}], model="granite-2")
-    said(
+    add_message("a0000001", None, "user", [{"type": "text", "text": "say needleprompt"}])
+    add_message("a0000002", "a0000001", "assistant", [{"type": "text", "text": "needledead"}], model="granite-2")
+    add_message(
         "a0000003",
         "a0000001",
         "assistant",
         [{"type": "thinking", "thinking": "needlethinking"}, call],
         model="granite-2",
     )
-    said(
+    add_message(
         "a0000004",
         "a0000003",
         "toolResult",
@@ -73,12 +73,12 @@ def shape_session(world: World, dialect: str) -> Path:
         toolName="read",
         isError=True,
     )
-    said("a0000005", "a0000004", "assistant", [{"type": "text", "text": "needlebefore"}], model="granite-2")
-    said("a0000006", "a0000005", "user", "go on")
+    add_message("a0000005", "a0000004", "assistant", [{"type": "text", "text": "needlebefore"}], model="granite-2")
+    add_message("a0000006", "a0000005", "user", "go on")
     entry("a0000007", "a0000006", "compaction", summary="needlesummary", firstKeptEntryId="a0000006", tokensBefore=9)
-    said("a0000008", "a0000007", "assistant", [{"type": "text", "text": "needleanswer"}], model="granite-2")
-    said("a0000009", "a0000008", "user", MIXED)
-    said("a000000a", "a0000009", "user", "and nädelöhr")
+    add_message("a0000008", "a0000007", "assistant", [{"type": "text", "text": "needleanswer"}], model="granite-2")
+    add_message("a0000009", "a0000008", "user", MIXED)
+    add_message("a000000a", "a0000009", "user", "and nädelöhr")
     if dialect != "omp":
         entry("a000000b", "a000000a", "session_info", name="needletitle")
     path = world.put(f"{folders[dialect]}/2026-02-16T10-00-00-000Z_{IDS[1]}.jsonl", _bytes(lines))

@@ -31,9 +31,9 @@ def fill(world: World, sessions: int, prompts: int, seed: int = 1) -> list[Path]
     chance = random.Random(seed)
     paths = []
     for number in range(sessions):
-        said = [" ".join(chance.choices(WORDS, k=60)) + f" only{number}x{turn}" for turn in range(prompts)]
+        texts = [" ".join(chance.choices(WORDS, k=60)) + f" only{number}x{turn}" for turn in range(prompts)]
         make = world.claude if number % 2 else world.pi
-        paths.append(make(IDS[number], "/work", said, minute=number))
+        paths.append(make(IDS[number], "/work", texts, minute=number))
     return paths
 
 

@@ -42,7 +42,7 @@ def history(tmp_path: Path) -> Iterator[PromptHistory]:
         yield history
 
 
-def said(prompts: Sequence[Prompt]) -> list[str]:
+def texts_of(prompts: Sequence[Prompt]) -> list[str]:
     return [one.prompt for one in prompts]
 
 
@@ -81,7 +81,7 @@ def test_folding_does_not_depend_on_the_order_of_arrival(history: PromptHistory)
     for at in (2, 0, 1):
         history.add("same" if at != 1 else "between", cwd="/p", time=NOON + at)
         history.search()
-    assert said(history.search()) == ["same", "between", "same"]
+    assert texts_of(history.search()) == ["same", "between", "same"]
 
 
 def test_the_limit_counts_shown_prompts_and_the_last_one_has_all_repeats(history: PromptHistory) -> None:
@@ -109,8 +109,8 @@ def test_an_empty_prompt_is_not_stored(history: PromptHistory) -> None:
 )
 def test_hostile_prompts_are_kept_as_text(history: PromptHistory, typed: str, kept: str) -> None:
     history.add(typed, cwd=typed[:50], session=typed[:50], time=NOON)
-    assert said(history.search()) == [kept]
-    assert said(history.search("DROP")) == ([kept] if "DROP" in kept else [])
+    assert texts_of(history.search()) == [kept]
+    assert texts_of(history.search("DROP")) == ([kept] if "DROP" in kept else [])
 
 
 def test_all_files_are_readable_by_the_user_only(history: PromptHistory) -> None:
@@ -136,7 +136,7 @@ def test_the_better_match_comes_first_and_then_the_newer(history: PromptHistory)
         "a long prompt about many things of which the parser is only one among all of them, "
         "and neither the first nor the most important one, as this goes on and on and on and on and on",
     )
-    found = said(history.search("parser"))
+    found = texts_of(history.search("parser"))
     assert found[0] == "parser parser parser"
     assert found[1:3] == ["make the parser read letters", "make the parser read numbers"]
     assert found[3].startswith("a long prompt")
@@ -172,28 +172,28 @@ def test_a_prompt_is_found_once_however_often_it_was_typed(history: PromptHistor
 )
 def test_queries_find_prompts(history: PromptHistory, query: str, found: set[str]) -> None:
     add_all(history, "fix the parser", "Parser ÉTÉ", "潮位の計算", "use -> here")
-    assert set(said(history.search(query))) == found
+    assert set(texts_of(history.search(query))) == found
 
 
 def test_filters_by_agent_project_and_time_apply(history: PromptHistory) -> None:
     history.add("one", cwd="/work/Tides", time=NOON, agent="pi")
     history.add("two", cwd="/work/moon", time=NOON + 1, agent="claude")
-    assert said(history.search("agent:pi")) == ["one"]
-    assert said(history.search("-agent:pi")) == ["two"]
-    assert said(history.search("project:tides")) == ["one"]
-    assert said(history.search("-project:tides two")) == ["two"]
-    assert said(history.search("before:2001")) == []
-    assert said(history.search("since:2001 one")) == ["one"]
+    assert texts_of(history.search("agent:pi")) == ["one"]
+    assert texts_of(history.search("-agent:pi")) == ["two"]
+    assert texts_of(history.search("project:tides")) == ["one"]
+    assert texts_of(history.search("-project:tides two")) == ["two"]
+    assert texts_of(history.search("before:2001")) == []
+    assert texts_of(history.search("since:2001 one")) == ["one"]
     assert not history.notes
-    assert said(history.search("role:user one")) == ["one"]
+    assert texts_of(history.search("role:user one")) == ["one"]
     assert history.notes == ["the history holds only prompts: role: ignored"]
 
 
 def test_a_session_is_selected_by_its_id_or_a_prefix(history: PromptHistory) -> None:
     history.add("mine", session="019c2f3a-1", time=NOON)
     history.add("other", session="019c2f3b-1", time=NOON + 1)
-    assert said(history.search(session="019c2f3a")) == ["mine"]
-    assert said(history.search("mine", session="019c2f3a-1")) == ["mine"]
+    assert texts_of(history.search(session="019c2f3a")) == ["mine"]
+    assert texts_of(history.search("mine", session="019c2f3a-1")) == ["mine"]
     assert history.search(session="_19c") == []
     assert history.search(session="\udcff") == []
 
@@ -206,8 +206,8 @@ def test_here_means_the_project_in_all_its_worktrees_and_subfolders(tmp_path: Pa
         history.add("at the top", cwd=top, time=NOON)
         history.add("below", cwd=top / "src", time=NOON + 1)
         history.add("elsewhere", cwd=tmp_path, time=NOON + 2)
-        assert said(history.search(here=tmp_path / "tree")) == ["below", "at the top"]
-        assert said(history.search(here=tmp_path)) == ["elsewhere"]
+        assert texts_of(history.search(here=tmp_path / "tree")) == ["below", "at the top"]
+        assert texts_of(history.search(here=tmp_path)) == ["elsewhere"]
         assert {one.project for one in history.search(here=top)} == {str(top)}
 
 
@@ -231,18 +231,18 @@ def test_no_query_is_an_error(history: PromptHistory, query: str) -> None:
 def test_every_prompt_is_found_by_itself(history: PromptHistory, prompt: str) -> None:
     history.add(prompt, cwd="/p")
     kept = normalize_prompt(prompt)
-    assert not kept or kept in said(history.search(Query(Phrase(kept)), limit=1000))
+    assert not kept or kept in texts_of(history.search(Query(Phrase(kept)), limit=1000))
 
 
 def test_prompts_are_reindexed_when_the_tokenizer_has_changed(history: PromptHistory) -> None:
     add_all(history, "buildSessionContext")
-    assert said(history.search("session context")) == ["buildSessionContext"]
+    assert texts_of(history.search("session context")) == ["buildSessionContext"]
     history.close()
     with contextlib.closing(sqlite3.connect(history.path)) as database:
         database.execute("UPDATE prompts SET words = 'as another version cut it'")
         database.execute("UPDATE notes SET note = 'by other rules'")
         database.commit()
-    assert said(history.search("session context")) == ["buildSessionContext"]
+    assert texts_of(history.search("session context")) == ["buildSessionContext"]
     assert history.search("another") == []
 
 
@@ -258,7 +258,7 @@ def test_prompts_can_be_added_while_the_database_is_locked(history: PromptHistor
         for number in range(50):
             history.add(f"meanwhile {number}")
         assert time.monotonic() - start < 1
-        assert said(history.search()) == ["before"]  # the database is readable
+        assert texts_of(history.search()) == ["before"]  # the database is readable
         assert "the newest prompts are not shown" in history.notes[0]
         other.execute("ROLLBACK")
     assert len(history) == 51
@@ -274,7 +274,7 @@ def test_a_writer_creates_another_file_if_the_spool_is_locked(history: PromptHis
         history.add("second", time=NOON + 1)
         assert time.monotonic() - start < 0.5
     assert len(list(Path(history.home).glob("history-new*.jsonl"))) == 2
-    assert said(history.search()) == ["second", "first"]
+    assert texts_of(history.search()) == ["second", "first"]
     assert not list(Path(history.home).glob("history-new*"))
 
 
@@ -325,18 +325,18 @@ def test_processes_that_add_and_search_in_parallel_lose_nothing(tmp_path: Path) 
 
 
 def test_a_killed_process_loses_no_acknowledged_prompt(tmp_path: Path) -> None:
-    spoken = 0
+    acknowledged = 0
     for turn in range(6):
         child = start_child(tmp_path, f"turn{turn}", 100_000)
         assert child.stdout is not None
         for _ in range(5 + 7 * turn):
             child.stdout.readline()
         child.send_signal(signal.SIGKILL)
-        spoken += 5 + 7 * turn + child.stdout.read().count(b"\n")
+        acknowledged += 5 + 7 * turn + child.stdout.read().count(b"\n")
         child.stdout.close()
         child.wait()
     with PromptHistory(tmp_path) as history:
-        assert spoken <= len(history) <= spoken + 6
+        assert acknowledged <= len(history) <= acknowledged + 6
         database = sqlite3.connect(history.path)
         assert database.execute("INSERT INTO found(found) VALUES('integrity-check')").fetchall() == []
         database.close()
@@ -347,7 +347,7 @@ def test_a_torn_line_is_kept_and_does_not_affect_others(history: PromptHistory) 
     with open(Path(history.home, "history-new.jsonl"), "ab") as file:
         file.write(b'\n{"prompt":"to')
     history.add("behind", time=NOON + 1)
-    assert said(history.search()) == ["behind", "before"]
+    assert texts_of(history.search()) == ["behind", "before"]
     assert "incomplete lines: 1" in history.notes[0]
     (torn,) = Path(history.home).glob("history-torn-*.jsonl")
     assert b'{"prompt":"to' in torn.read_bytes()
@@ -371,7 +371,7 @@ def test_a_damaged_file_is_moved_aside_and_replaced(history: PromptHistory) -> N
     history.close()
     Path(history.path).write_bytes(b"this is no database" * 100)
     history.add("new", time=NOON)
-    assert said(history.search()) == ["new"]
+    assert texts_of(history.search()) == ["new"]
     assert history.was_damaged
     (aside,) = [path for path in Path(history.home).iterdir() if ".damaged-" in path.name]
     assert aside.read_bytes().startswith(b"this is no database")
@@ -388,7 +388,7 @@ def test_damage_in_the_middle_of_the_file_is_detected_and_the_file_moved_aside(t
     path.write_bytes(data)
     with PromptHistory(tmp_path) as history:
         history.add("new", time=NOON)
-        assert said(history.search("new")) == ["new"]
+        assert texts_of(history.search("new")) == ["new"]
         assert history.was_damaged
 
 
@@ -524,7 +524,7 @@ def test_an_incomplete_line_is_imported_once_it_is_complete(world: World, histor
     assert imported(world, history)[0] == 1
     append(path, lines[cut:])
     assert imported(world, history)[0] == 1
-    assert said(history.search()) == ["second", "first"]
+    assert texts_of(history.search()) == ["second", "first"]
 
 
 def test_tool_results_and_inserted_text_are_not_prompts(world: World, history: PromptHistory) -> None:
@@ -537,7 +537,7 @@ def test_tool_results_and_inserted_text_are_not_prompts(world: World, history: P
     lines.append({**lines[0], "uuid": "z", "isMeta": True, "message": {"role": "user", "content": "a note"}})
     world.put(f".claude/projects/-w/{IDS[0]}.jsonl", lines)
     imported(world, history)
-    assert said(history.search()) == ["real"]
+    assert texts_of(history.search()) == ["real"]
 
 
 def test_one_prompt_in_several_sources_is_stored_once(world: World, history: PromptHistory) -> None:

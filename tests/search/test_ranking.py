@@ -37,12 +37,12 @@ class RankingCorpus:
             topic = chance.sample(common[20:], 3)
             prompts = []
             for turn in range(12):
-                said = chance.choices(common, weights, k=chance.randint(40, 160))
+                words_of_prompt = chance.choices(common, weights, k=chance.randint(40, 160))
                 if turn % 2 == 0:
-                    said += [*chance.sample(topic, 2)] * 2
-                said += chance.sample(own, 4)
-                chance.shuffle(said)
-                prompts.append(" ".join(said))
+                    words_of_prompt += [*chance.sample(topic, 2)] * 2
+                words_of_prompt += chance.sample(own, 4)
+                chance.shuffle(words_of_prompt)
+                prompts.append(" ".join(words_of_prompt))
             lines = (claude_lines if number % 2 else pi_lines)(IDS[number], "/work", prompts, minute=number)
             folder_of = ".claude/projects/-work" if number % 2 else ".pi/agent/sessions/--work--"
             name = f"{IDS[number]}.jsonl" if number % 2 else f"2026-02-16T10-00-00-000Z_{IDS[number]}.jsonl"

@@ -21,37 +21,38 @@ from sessiontree.search.tokenizer import Terms
 CORPUS = sorted((Path(__file__).parent.parent / "corpus").rglob("*.jsonl"))
 AGENTS = ("native", "pi", "omp", "claude", "neovate")
 
-said = st.text(st.sampled_from('ab Zé漢🌿"\\/\n\t\r\b\f_u0{}[]<'), max_size=12)
+plain_text = st.text(st.sampled_from('ab Zé漢🌿"\\/\n\t\r\b\f_u0{}[]<'), max_size=12)
 anything: st.SearchStrategy[Any] = st.recursive(
-    said | st.none() | st.integers() | st.booleans(), lambda inner: st.lists(inner) | st.dictionaries(said, inner)
+    plain_text | st.none() | st.integers() | st.booleans(),
+    lambda inner: st.lists(inner) | st.dictionaries(plain_text, inner),
 )
 block = st.fixed_dictionaries(
     {"type": st.sampled_from(["text", "thinking", "tool_use", "tool_result", "toolCall", "image", "document"])},
     optional={
-        "text": said,
-        "thinking": said,
-        "id": said | st.integers(),
-        "name": said,
+        "text": plain_text,
+        "thinking": plain_text,
+        "id": plain_text | st.integers(),
+        "name": plain_text,
         "input": anything,
         "content": anything,
     },
 )
-content = said | st.lists(block | anything, max_size=3) | block | anything
+content = plain_text | st.lists(block | anything, max_size=3) | block | anything
 line = st.fixed_dictionaries(
     {"type": st.sampled_from(["user", "assistant", "message", "system", "custom", "attachment", "summary"])},
     optional={
         "message": st.fixed_dictionaries(
-            {"role": said | st.sampled_from(["user", "assistant"])}, optional={"content": content}
+            {"role": plain_text | st.sampled_from(["user", "assistant"])}, optional={"content": content}
         ),
         "content": content,
         "summary": anything,
-        "uuid": said,
+        "uuid": plain_text,
         "isMeta": st.booleans(),
     },
 )
 
 
-def told(found: list[Line]) -> list[object]:
+def fields_of(found: list[Line]) -> list[object]:
     return [
         (
             one.id,
@@ -64,10 +65,10 @@ def told(found: list[Line]) -> list[object]:
 
 
 def both_ways(raw: bytes, agent: str, monkeypatch: pytest.MonkeyPatch) -> tuple[list[object], list[object]]:
-    quickly = told(read_line(raw, agent))
+    quickly = fields_of(read_line(raw, agent))
     with monkeypatch.context() as patch:
         patch.setattr(text_extractor, "_decode_ordinary", text_extractor._decode_odd)
-        return quickly, told(read_line(raw, dialect_named(agent)))
+        return quickly, fields_of(read_line(raw, dialect_named(agent)))
 
 
 def test_both_decoders_agree_on_lines_of_real_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,10 +86,10 @@ def test_both_decoders_agree_on_any_line(line: dict[str, Any], agent: str, is_as
     assert quickly == carefully
 
 
-@given(said=st.lists(said, max_size=4), is_ascii=st.booleans())
-def test_joined_texts_have_the_same_words_as_unescaped_ones(said: list[str], is_ascii: bool) -> None:
-    raws = [json.dumps(text, ensure_ascii=is_ascii).encode() for text in said]
-    unescaped = "\n".join(said).encode()
+@given(plain_text=st.lists(plain_text, max_size=4), is_ascii=st.booleans())
+def test_joined_texts_have_the_same_words_as_unescaped_ones(plain_text: list[str], is_ascii: bool) -> None:
+    raws = [json.dumps(text, ensure_ascii=is_ascii).encode() for text in plain_text]
+    unescaped = "\n".join(plain_text).encode()
     joined, is_escaped = joined_texts(raws)
     assert set(Terms().of(joined, is_escaped=is_escaped).split()) == set(Terms().of(unescaped).split())
 

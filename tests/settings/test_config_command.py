@@ -28,8 +28,8 @@ def test_get_shows_each_value_and_where_it_comes_from(run: Run, project: Path) -
     assert shown["compaction.keepRecentTokens"] == ["20000", "default"]
     one = run("config", "get", "compaction.reserveTokens", "--cwd", str(project))
     assert (one.out, one.err) == ("7\n", f"from: {file}\n")
-    told = run("config", "get", "compaction.reserveTokens", "--json", "--cwd", str(project)).json
-    assert told["settings"] == [{"key": "compaction.reserveTokens", "value": 7, "source": "project", "where": file}]
+    printed = run("config", "get", "compaction.reserveTokens", "--json", "--cwd", str(project)).json
+    assert printed["settings"] == [{"key": "compaction.reserveTokens", "value": 7, "source": "project", "where": file}]
 
 
 def test_set_writes_the_users_file_privately_and_keeps_the_rest(run: Run, tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_the_user_file_may_be_a_link_but_a_project_file_is_not_written_through_o
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (("set", "compaction.enabled", "maybe"), "expected true or false"),
         (("set", "compaction.policy", "often"), "expected one of reserve, table"),
@@ -104,11 +104,11 @@ def test_the_user_file_may_be_a_link_but_a_project_file_is_not_written_through_o
     ],
 )
 def test_usage_errors_are_reported_on_one_line_and_nothing_is_written(
-    run: Run, tmp_path: Path, project: Path, arguments: tuple[str, ...], said: str
+    run: Run, tmp_path: Path, project: Path, arguments: tuple[str, ...], expected: str
 ) -> None:
     ran = run("config", *arguments, "--cwd", str(project))
     assert ran.code == 2
-    assert said in ran.err
+    assert expected in ran.err
     assert ran.err.count("\n") == 1
     assert not (tmp_path / "home" / "settings.json").exists()
     assert not (project / ".sessiontree").exists()

@@ -51,8 +51,8 @@ def test_project_overrides_user_environment_overrides_project_and_caller_overrid
     variable = {"SESSIONTREE_COMPACTION_RESERVE_TOKENS": "3"}
     environment = load(tmp_path, project, variable)
     assert (environment.settings.compaction.reserve_tokens, environment.source(key).layer) == (3, "environment")
-    told = load(tmp_path, project, variable, compaction__reserveTokens=4)
-    assert (told.settings.compaction.reserve_tokens, told.source(key).layer) == (4, "override")
+    overridden = load(tmp_path, project, variable, compaction__reserveTokens=4)
+    assert (overridden.settings.compaction.reserve_tokens, overridden.source(key).layer) == (4, "override")
 
 
 def test_a_project_file_is_searched_up_to_the_root_of_the_repository(tmp_path: Path, project: Path) -> None:

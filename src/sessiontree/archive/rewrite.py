@@ -107,6 +107,7 @@ def rewrite(archive: Archive, session: Session, changes: Sequence[ByteChange], v
 
 def replace_file(archive: Archive, store: Store, size: int, draft: Draft) -> None:
     """Rename a draft over its file, if the file still has the given size."""
+    # Locked until after the rename: a line appended in between would be lost with the old file.
     if store.lock() != size:
         store.unlock()
         raise ConflictError(f"{draft.path}: changed during the rewrite; nothing was written")

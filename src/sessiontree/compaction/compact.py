@@ -179,6 +179,7 @@ def compact(
         written = _summarize(writer, plan, instructions, session.dialect.name, _summary_limit(limit))
         summary = Summary(written.text + plan.files.text(), written.usage)
         details = {**plan.files.details(), "summarizer": writer.name, "strategy": plan.strategy}
+        # In these formats the compaction need not be a child of the current entry, which `undo` returns to.
         if not session.dialect.one_line_per_entry:
             details[LEAF_BEFORE_KEY] = target.leaf
     after = _size_after(plan, summary.text)

@@ -319,6 +319,7 @@ def _rebuild(path: str, *, recreate_tables: bool = False) -> sqlite3.Connection:
     """
     try:
         with file_lock(f"{path}.lock", timeout=None):
+            # Checked again under the lock: another process may have rebuilt the file while this one waited.
             with contextlib.suppress(sqlite3.DatabaseError):
                 database = _connect(path)
                 if database.execute("PRAGMA quick_check").fetchone() == ("ok",):

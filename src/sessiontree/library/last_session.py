@@ -86,6 +86,7 @@ def _write(home: str, name: str, text: bytes) -> None:
         os.write(descriptor, text)
     finally:
         os.close(descriptor)
+    # Renamed into place, so that another command never reads an incomplete file.
     os.replace(unfinished, os.path.join(folder, name))
 
 

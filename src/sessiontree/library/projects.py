@@ -116,6 +116,7 @@ class Projects:
             first_commit = self._first_commit_elsewhere(repository, identity)
         if first_commit is None and has_commits(repository):
             first_commit = read_first_commit(repository) or ""
+        # The first record of a folder has time 0, so that it also applies to older sessions.
         found = Project(
             folder, real, repository.git_folder, identity, repository.remotes, first_commit, _now() if known else 0
         )
@@ -149,6 +150,7 @@ class Projects:
             os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
             descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
+                # One write in append mode, so that lines of several processes do not mix.
                 os.write(descriptor, render_json(project) + b"\n")
             finally:
                 os.close(descriptor)

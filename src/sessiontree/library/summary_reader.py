@@ -122,6 +122,7 @@ def read_growth(before: Summary, state: State, size: int, modified: int, file: S
     store.append(tail[len(state.edge) :])
     reader.journal.refresh()
     counted = counts.extend_counts(state.counted, reader.journal, known_nodes)
+    # A file of this size is read completely, which gives exact counts again.
     if state.counted.exact and not counted.exact and size <= 2 * WINDOW:
         return None
     added_lines = tail.count(b"\n", len(state.edge))

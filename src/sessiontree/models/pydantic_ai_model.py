@@ -71,6 +71,7 @@ class PydanticAIModel:
                 complete = response.get()
         except AgentRunError as error:
             raise map_error(error, endpoint, accumulator.message("error", str(error))) from error
+        # A dropped connection may end the stream without an error. Then there is no finish reason.
         if complete.finish_reason is None:
             problem = f"{endpoint.name}: the answer was interrupted"
             raise UnreachableError(problem, accumulator.message("error", problem))

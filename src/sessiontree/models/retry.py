@@ -111,6 +111,7 @@ async def with_retries(
                         if attempt.is_too_long(event):
                             end = _cut(model, attempt)
                             break
+            # Only now: the gate has exited, so the attempt is metered before the caller sees its end.
             if end is not None:
                 yield end
             return

@@ -97,6 +97,7 @@ def _extend(summary: Summary, old: int, size: int, before: BranchMap) -> BranchM
         return None
     leaf = before.leaf
     for kind, id, parent in zip(columns.types, columns.ids, columns.parents, strict=True):
+        # Other entries, and Claude Code's `last-prompt`, may change the current entry.
         if kind not in ("message", "attachment", "system") and (id or kind == "last-prompt"):
             return None
         if id:

@@ -123,6 +123,7 @@ def take(home: str, keep: Callable[[Sequence[SpooledPrompt]], None]) -> int:
                 continue
             with open(descriptor, "rb", closefd=False) as file:
                 typed, bad = _parsed(file.read())
+            # In this order: the file is deleted only after the database has stored its prompts.
             keep(typed)
             _remove(home, path, bad)
             torn += bad
