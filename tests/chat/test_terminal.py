@@ -25,7 +25,7 @@ def test_ctrl_c_at_a_question_ends_the_turn(place: Place) -> None:
         terminal.enter("write")
         terminal.wait_for("a reason:")
         terminal.interrupt()
-        terminal.wait_for("interrupted")
+        terminal.wait_for("Interrupted.")
         terminal.wait_for_prompt()
         terminal.type("\x04")
         assert terminal.end() == 0
@@ -215,7 +215,7 @@ def test_ctrl_c_ends_the_turn_also_with_plain_input(place: Place) -> None:
         terminal.enter("wait")
         wait_until(place.project / "pid")
         terminal.interrupt()
-        terminal.wait_for("interrupted")
+        terminal.wait_for("Interrupted.")
         terminal.wait_for_prompt()
         terminal.interrupt()  # the second one leaves
         assert terminal.end() == 0
