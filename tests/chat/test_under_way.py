@@ -56,7 +56,7 @@ def test_output_of_a_user_command_is_shown_while_it_runs_and_completely_at_the_e
         terminal.enter(f"!for i in $(seq 1 9); do echo row $i; done; {WAITING}")
         terminal.wait_for("  row 8\n  row 9\n")
         (place.project / "go").touch()
-        terminal.wait_for("".join(f"row {number}\n" for number in range(1, 10)) + "· exit code 0 · kept")
+        terminal.wait_for("".join(f"row {number}\n" for number in range(1, 10)) + "· exit code 0 · saved")
         leave(terminal)
 
 
