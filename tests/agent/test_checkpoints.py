@@ -141,7 +141,7 @@ def test_later_changes_of_the_user_are_detected_and_preserved(yolo: Workplace) -
     (yolo.project / "mode").chmod(0o700)
     plan = yolo.checkpoints.plan(start)
     assert {change.shown for change in plan.conflicts} == {"theirs", "gone", "mode"}
-    assert all("someone else" in str(change.conflict) for change in plan.conflicts)
+    assert all("the user or another program" in str(change.conflict) for change in plan.conflicts)
     done = yolo.checkpoints.rewind(plan, "files")
     assert done.restored == ("mine",)
     assert set(done.skipped) == {"theirs", "gone", "mode"}
