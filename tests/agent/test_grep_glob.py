@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sessiontree.agent.tools import grep_glob_ls
@@ -163,6 +163,9 @@ def test_patterns(pattern: str, fits: str, does_not: str) -> None:
 
 
 @given(st.text("*?[]{}!,\\/ab-^", max_size=12))
+@example("[?-,]")
+@example("[?--]")
+@example("[+--]")
 def test_no_pattern_raises_an_error(pattern: str) -> None:
     compile_glob(pattern).match("a/b")
     parse_rules(pattern)

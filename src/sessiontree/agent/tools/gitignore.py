@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
@@ -26,13 +27,20 @@ class IgnoreRules(Struct, frozen=True):
 
 def parse_rules(text: str) -> tuple[tuple[re.Pattern[str], bool], ...]:
     """Compile the lines of an ignore file. Adjacent lines of one kind become one pattern, which matches faster."""
+    # Python warns that a set such as `[+--]` may mean something else one day. The user cannot do anything about it.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        return _parse_rules(text)
+
+
+def _parse_rules(text: str) -> tuple[tuple[re.Pattern[str], bool], ...]:
     groups: list[tuple[list[str], bool]] = []
     for line in text.split("\n"):
         line = line.removesuffix("\r")
         # `x/**` matches everything in x, but not x itself. The regex that pathspec builds also matches `x/`.
         try:
             pattern = GitIgnoreSpecPattern(_INSIDE.sub(r"/**/*\1", line))
-        except ValueError:  # git ignores lines that are not valid patterns
+        except (ValueError, re.error):  # not a valid pattern: git ignores it too, or all of it but one character
             continue
         if pattern.regex is None or pattern.include is None:
             continue
