@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec import Struct
 
 from sessiontree.cli import main
@@ -17,8 +18,9 @@ from sessiontree.testing.model_server import ModelServer, Recorded
 from tests.chat.terminals import SECONDS, Place, Terminal
 
 ANTHROPIC, RESPONSES, COMPLETIONS = "anthropic:claude-opus-5", "openai:gpt-5", "openai-chat:gpt-5"
-MODELS = [ANTHROPIC, RESPONSES]
-PROTOCOLS = [*MODELS, COMPLETIONS]
+MODELS = [ANTHROPIC, pytest.param(RESPONSES, marks=pytest.mark.slow)]
+"""For whole conversations, each of which takes seconds. `PROTOCOLS` has every protocol in the ordinary run."""
+PROTOCOLS = [ANTHROPIC, RESPONSES, COMPLETIONS]
 
 
 def opened(
