@@ -108,7 +108,7 @@ def test_lanes_continue_however_often_the_process_is_killed(tmp_path: Path) -> N
     (state,) = explorations(fresh)
     assert [(lane.number, lane.state) for lane in state.lanes] == [(n, "done") for n in range(1, LANES + 1)]
     assert {lane.spent.turns for lane in state.lanes} == {STEPS + 1}
-    messages = check_is_sound(fresh)
+    messages = check_is_sound(fresh, killed=True)
     check_no_message_is_lost(fresh)
     assert [len(one) for one in messages] == [2 * STEPS + 2] * LANES
     lost = check_no_call_was_made_twice(notes.read_text().splitlines(), messages)
@@ -127,7 +127,7 @@ def test_worktrees_and_their_files_survive_kills(tmp_path: Path, monkeypatch: py
     fresh = sessiontree.open(session.location)
     state = find_exploration(fresh)
     assert [(lane.number, lane.state) for lane in state.lanes] == [(n, "done") for n in (1, 2, 3)]
-    messages = check_is_sound(fresh)
+    messages = check_is_sound(fresh, killed=True)
     check_no_message_is_lost(fresh)
     worktrees = LaneWorktrees(str(tmp_path / "home"), fresh.id, fresh.cwd)
     known = [lane.worktree for lane in state.lanes if lane.worktree is not None]
