@@ -20,7 +20,7 @@ from acceptance.histories import NoHistoryError, check_resumes, claude_history, 
 from acceptance.programs import Name
 from acceptance.sources import Source
 from sessiontree import Session
-from sessiontree.conversion.tools import map_call
+from sessiontree.conversion.tool_mapping import map_call
 from sessiontree.core.messages import Assistant, Block, Message, ToolCall, blocks_of, parse_message
 from sessiontree.providers import render
 from sessiontree.views.json import describe_state
@@ -200,7 +200,7 @@ def _compare_state(session: Session, rebuilt: JsonObject) -> tuple[list[str], li
 
 def _skip_bookkeeping(session: Session, leaf: str | None) -> str | None:
     """The nearest ancestor that is not bookkeeping: in native files, Pi treats those entries as part of the path."""
-    skipped = {*session.dialect.bookkeeping, "leaf"} if session.dialect.name == "native" else set()
+    skipped = {*session.dialect.traits.bookkeeping, "leaf"} if session.dialect.name == "native" else set()
     while leaf is not None and session.type_of(leaf) in skipped:
         leaf = session.parent(leaf)
     return leaf

@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from sessiontree.models.script import ScriptCall, ScriptError, ScriptTurn
+from sessiontree.models.scripted import ScriptCall, ScriptError, ScriptTurn
 from sessiontree.testing.model_server import ModelServer
 
 MODELS = {"anthropic": "anthropic:claude-sonnet-4-5", "openai": "openai:gpt-5"}

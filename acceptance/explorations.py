@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import sessiontree
-from sessiontree.models.script import ScriptCall, ScriptTurn
+from sessiontree.models.scripted import ScriptCall, ScriptTurn
 from sessiontree.testing.model_server import ModelServer
 
 MODELS = ("anthropic:claude-sonnet-4-5", "openai:gpt-5", "anthropic:claude-opus-4-5", "openai-chat:gpt-5-mini")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -33,6 +33,8 @@ def compare(other: Path, names: Sequence[str], rounds: int, turns: int = 2, out:
                         higher_is_better.add(row["name"])
                     choose = max if row["name"] in higher_is_better else min
                     best[row["name"]] = choose(best.get(row["name"], row["figure"]), row["figure"])
+        if not before:
+            print(f"{name} | not in {other}", file=out, flush=True)
         # Rows are paired by position: a row may have been renamed, but not moved.
         for (_, old), (title, new) in zip(before.items(), now.items(), strict=False):
             low, high = (new, old) if title in higher_is_better else (old, new)
@@ -46,11 +48,11 @@ def compare(other: Path, names: Sequence[str], rounds: int, turns: int = 2, out:
     return holds
 
 
-def _rows(folder: Path, name: str, rounds: int) -> Iterator[dict[str, Any]]:
+def _rows(folder: Path, name: str, rounds: int) -> list[dict[str, Any]]:
+    """The figures of one benchmark in a checkout; none if it does not have that benchmark."""
     command = [str(folder / ".venv" / "bin" / "python"), "-m", "benchmarks", "--only", name, "--json"]
     done = subprocess.run(
         [*command, "--rounds", str(rounds)], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False
     )
-    for row in json.loads(done.stdout):
-        if row["type"] == "result":
-            yield row
+    rows = json.loads(done.stdout) if done.stdout.strip() else []
+    return [row for row in rows if row["type"] == "result"]

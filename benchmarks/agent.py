@@ -21,8 +21,7 @@ from benchmarks.generate import scratch_folder
 from benchmarks.results import Result, milliseconds
 from sessiontree import Session
 from sessiontree.agent.loop import run
-from sessiontree.agent.tools.base import Changes, Plan, ToolContext, ToolOutput
-from sessiontree.agent.tools.registry import Tools
+from sessiontree.agent.tools.base import Changes, Plan, ToolContext, ToolOutput, Tools
 from sessiontree.agent.workspace import Workspace
 from sessiontree.core.jsonio import JsonObject
 from sessiontree.core.messages import Assistant, Text, ToolCall, Usage
@@ -79,8 +78,8 @@ def turns(rounds: int) -> list[Result]:
     short = _session_of(10)
     try:
         return [
-            _result("a turn of the agent at 10 entries", _measure(short, _TURNS, rounds)),
-            _result("a turn of the agent at 50,000 entries", _measure(long, _TURNS, rounds)),
+            _result("a turn of the agent at 10 entries", _measure(short, _TURNS, 4 * rounds)),
+            _result("a turn of the agent at 50,000 entries", _measure(long, _TURNS, 4 * rounds)),
             _result("a prompt and its answer at 50,000 entries", _measure(long, 0, 10 * rounds)),
         ]
     finally:

@@ -23,7 +23,7 @@ from benchmarks.agent import Nothing
 from benchmarks.generate import scratch_folder
 from benchmarks.results import Result, milliseconds
 from sessiontree import Session
-from sessiontree.agent.tools.registry import Tools, load_tools
+from sessiontree.agent.tools.base import Tools, load_tools
 from sessiontree.core.jsonio import JsonObject
 from sessiontree.core.messages import Assistant, Text, ToolCall, Usage
 from sessiontree.explore import explore

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from benchmarks.generate import scratch_folder
 
@@ -43,10 +44,16 @@ def _environment() -> dict[str, str]:
     return {**inherited, "PYTHONPYCACHEPREFIX": str(scratch_folder() / "bytecode")}
 
 
-def run_python(code: str, *arguments: str | os.PathLike[str], options: tuple[str, ...] = ()) -> tuple[str, str]:
+def run_python(
+    code: str,
+    *arguments: str | os.PathLike[str],
+    options: tuple[str, ...] = (),
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[str, str]:
     """Run code in a new interpreter; returns its stdout and stderr."""
     command = [sys.executable, *options, "-c", code, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env=_environment())
+    around = {**_environment(), **environment}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=around)
     return done.stdout, done.stderr
 
 

@@ -10,7 +10,7 @@ import sessiontree
 from sessiontree import agent
 from sessiontree.agent.approval import Question, Reply
 from sessiontree.agent.events import Failed, TextDelta, ToolEnd, ToolStart
-from sessiontree.agent.tools.registry import load_tools
+from sessiontree.agent.tools.base import load_tools
 from sessiontree.models import open_model
 
 

@@ -37,7 +37,7 @@ def main() -> None:
     with contextlib.suppress(ValueError):  # started from another folder: then the whole path is right
         program = program.relative_to(Path.cwd())
     export = (
-        f"  export HOME={shlex.quote(str(SAMPLE))}    # only in this shell; open another one for your own home\n"
+        f"  export HOME={shlex.quote(str(SAMPLE))}    # read the sample library, in this shell only\n"
         if not has_sessions
         else ""
     )

@@ -56,7 +56,7 @@ def test_every_example_runs(example: str, tmp_path: Path) -> None:
 
 def test_the_demo_draws_a_tree_and_two_contexts_and_suggests_commands(tmp_path: Path) -> None:
     shown = run_python("examples/demo.py", home=tmp_path).stdout
-    assert "├─○" in shown
+    assert "●─╮" in shown
     assert "◀ here" in shown
     assert shown.count("\n  user        Add a --json flag") == 2
     assert "Try next:" in shown

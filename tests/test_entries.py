@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -11,7 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.core.entries import (
+    CONTEXT_TYPES,
+    CONVERSATION_TYPES,
     ENTRY_TYPES,
+    MESSAGE_TYPES,
+    PASSIVE_TYPES,
     BranchSummary,
     Compaction,
     Config,
@@ -68,7 +72,9 @@ from sessiontree.core.messages import (
     tool_calls,
 )
 from sessiontree.dialects.pi import PI
-from tests.builders import TIME, examples
+from sessiontree.library.counts import USAGE_TYPES
+from sessiontree.views.graph import build_graph
+from tests.builders import TIME, examples, header, message_line, opened
 
 USAGE = Usage(10, 2, 3, 4, 19, Cost(0.1, 0.2, 0.3, 0.4, 1.0))
 BLOCKS: list[Block] = [
@@ -143,6 +149,40 @@ def test_the_tolerant_way_reads_the_same(entry: Entry) -> None:
 def test_an_entry_with_nothing_but_its_type_is_read(kind: str) -> None:
     entry = parsed(type=kind, id="1", parentId=None, timestamp=TIME)
     assert (type_of(entry), entry.id, entry.parent_id, entry.timestamp) == (kind, "1", None, TIME)
+
+
+OF_EACH_TYPE = {type_of(entry): entry for entry in reversed(ENTRIES)}
+"""The first example of each type."""
+
+
+@pytest.mark.parametrize("kind", sorted(ENTRY_TYPES))
+def test_the_class_of_an_entry_defines_what_appending_it_does(kind: str) -> None:
+    cls = ENTRY_TYPES[kind]
+    parent = "e0" if cls is LeafMove else "e1"  # a move is a child of its target
+    changes = {"first_kept_entry_id": None} if cls is Compaction else {}
+    added = msgspec.structs.replace(OF_EACH_TYPE[kind], id="e2", parent_id=parent, **changes)
+    lines = header(sessiontree=1), message_line("e0"), message_line("e1", "e0", "answer"), render_json(added) + b"\n"
+    session = opened(b"".join(lines))
+
+    assert (session.leaf != "e1") is cls.moves_leaf
+    sources = session.context("e2").sources
+    assert ("e2" in sources) is cls.in_context
+    assert ("e0" not in sources) is cls.starts_context
+    drawn = [node.entry.id for node in build_graph(session).nodes]
+    assert ("e2" in drawn) is (cls.in_context or cls.starts_context)
+    assert "e2" in [node.entry.id for node in build_graph(session, everything=True).nodes]
+
+
+def test_every_member_of_the_union_but_the_unknown_one_is_a_type() -> None:
+    assert set(get_args(Entry)) == {*ENTRY_TYPES.values(), Unknown}
+
+
+def test_the_sets_of_types_follow_from_the_classes() -> None:
+    assert {"message", "custom_message", "branch_summary"} == MESSAGE_TYPES
+    assert {"compaction"} | MESSAGE_TYPES == CONTEXT_TYPES
+    assert {"reset_boundary"} | CONTEXT_TYPES == CONVERSATION_TYPES
+    assert {"config", "custom", "label", "session_info", "usage"} == PASSIVE_TYPES
+    assert {"message", "compaction", "branch_summary", "usage"} == USAGE_TYPES
 
 
 def test_fields_are_spelled_in_camel_case_in_the_file() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.session.open import detect
+from sessiontree.sources.detect import detect
 from tests.mutations import MUTATIONS, check_mutant
 
 CORPUS = [path for path in sorted((Path(__file__).parent / "corpus").rglob("*.jsonl")) if path.stat().st_size]

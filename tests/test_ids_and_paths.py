@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sessiontree
-from sessiontree.core.entries import Header
 from sessiontree.core.ids import is_session_id, new_entry_id, new_session_id, timestamp
 from sessiontree.errors import AmbiguousError, NotFoundError, UsageError
 from sessiontree.paths import (
@@ -160,7 +159,7 @@ def test_no_session_id_can_leave_its_folder(text: str) -> None:
 @pytest.mark.parametrize("id", BAD_IDS)
 def test_a_session_is_not_created_under_a_bad_id(id: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError):
-        session_path(str(tmp_path), Header(id=id, timestamp="2026", cwd="/"))
+        session_path(str(tmp_path), id, "2026", "/")
     with pytest.raises(UsageError):
         sessiontree.create(id=id, home=tmp_path, cwd=tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -168,14 +167,14 @@ def test_a_session_is_not_created_under_a_bad_id(id: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("stamp", ["../../x", "/etc/passwd", "a\x00b", "2026-02-16T10:00:00.000Z", ""])
 def test_a_time_cannot_leave_the_folder(stamp: str, tmp_path: Path) -> None:
-    path = session_path(str(tmp_path), Header(id=ONE, timestamp=stamp, cwd="/work"))
+    path = session_path(str(tmp_path), ONE, stamp, "/work")
     assert os.path.dirname(path) == str(tmp_path / "sessions" / project_folder_name("/work"))
     assert "\x00" not in path
 
 
 @pytest.mark.parametrize("cwd", ["/srv/../../etc", "..", "/", "", "/a/" + "x" * 300, "/tmp/\udcff"])
 def test_a_cwd_cannot_leave_the_folder(cwd: str, tmp_path: Path) -> None:
-    path = session_path(str(tmp_path), Header(id=ONE, timestamp="2026", cwd=cwd))
+    path = session_path(str(tmp_path), ONE, "2026", cwd)
     assert os.path.dirname(os.path.dirname(path)) == str(tmp_path / "sessions")
     assert len(os.fsencode(os.path.basename(os.path.dirname(path)))) <= 80
 
@@ -185,7 +184,7 @@ def test_a_cwd_that_no_system_could_have_is_named_or_refused(cwd: str, tmp_path:
     """It can be in the header of a forked session. Errors are ours, not the operating system's."""
     path: str | None = None
     with contextlib.suppress(UsageError):
-        path = session_path(str(tmp_path), Header(id=ONE, timestamp="2026", cwd=cwd))
+        path = session_path(str(tmp_path), ONE, "2026", cwd)
     assert path is None or os.path.dirname(os.path.dirname(path)) == str(tmp_path / "sessions")
 
 
@@ -282,10 +281,17 @@ def test_a_short_id_is_found_by_its_full_text(tmp_path: Path) -> None:
     assert find_session_file(str(tmp_path), "abc") == str(path)
 
 
-def test_a_prefix_of_fewer_than_eight_characters_is_too_short(tmp_path: Path) -> None:
-    put(tmp_path, ONE)
-    with pytest.raises(NotFoundError, match="too short"):
-        find_session_file(str(tmp_path), ONE[:7])
+def test_a_unique_prefix_of_any_length_is_accepted(tmp_path: Path) -> None:
+    path = put(tmp_path, ONE)
+    assert find_session_file(str(tmp_path), ONE[:7]) == str(path)
+    assert find_session_file(str(tmp_path), ONE[:1]) == str(path)
+
+
+def test_a_short_prefix_of_several_ids_is_ambiguous(tmp_path: Path) -> None:
+    put(tmp_path, "abc-1")
+    put(tmp_path, "abc-2")
+    with pytest.raises(AmbiguousError, match="matches 2 sessions"):
+        find_session_file(str(tmp_path), "abc")
 
 
 def test_an_unknown_prefix_is_an_error_that_names_the_folder_searched(tmp_path: Path) -> None:
@@ -343,12 +349,16 @@ def test_a_session_is_not_written_through_a_link(tmp_path: Path) -> None:
     assert list(outside.iterdir()) == []
 
 
+def ids_in(root: Path) -> list[str]:
+    return [id for id, _ in iter_session_files(str(root))]
+
+
 @pytest.mark.parametrize("others", [[], [OTHER], [TWO], ["019c00000"], ["019c0000x"], [ONE + "x"], ["019c0000-00000"]])
 def test_the_short_form_of_an_id_is_unambiguous(others: list[str], tmp_path: Path) -> None:
     path = put(tmp_path, ONE)
     for other in others:
         put(tmp_path, other)
-    found = short_id(str(tmp_path), ONE)
+    found = short_id(ONE, ids_in(tmp_path))
     assert len(found) >= 8
     assert find_session_file(str(tmp_path), found) == str(path)
 
@@ -356,6 +366,6 @@ def test_the_short_form_of_an_id_is_unambiguous(others: list[str], tmp_path: Pat
 def test_the_short_form_is_as_short_as_possible(tmp_path: Path) -> None:
     put(tmp_path, ONE)
     put(tmp_path, OTHER)
-    assert short_id(str(tmp_path), ONE) == ONE[:8]
+    assert short_id(ONE, ids_in(tmp_path)) == ONE[:8]
     put(tmp_path, TWO)
-    assert short_id(str(tmp_path), ONE) == ONE
+    assert short_id(ONE, ids_in(tmp_path)) == ONE

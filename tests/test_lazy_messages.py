@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sessiontree.core.lazy_messages import LazyMessages
-from sessiontree.core.messages import Message, User
+from sessiontree.core.messages import LazyMessages, Message, User
 
 SIZE = 150
 ALL = tuple(User(content=str(at)) for at in range(SIZE))

@@ -21,9 +21,10 @@ from sessiontree.branches.list import list_branches
 from sessiontree.branches.merge import merge
 from sessiontree.compaction import compact
 from sessiontree.export import export
-from sessiontree.library.summary_reader import read_summary
+from sessiontree.library.summary_reader import read_ends
 from sessiontree.providers import render
 from sessiontree.repair import examine, plan_repair
+from sessiontree.stores.file import FileStore
 from sessiontree.views.graph import build_graph, draw
 
 CORPUS = [path for path in sorted((Path(__file__).parent / "corpus").rglob("*.jsonl")) if path.stat().st_size < 60_000]
@@ -68,7 +69,7 @@ def _use(session: Session, path: Path, chance: random.Random) -> None:
     list(examine(session))
     list(draw(build_graph(session, everything=True), 80))
     list_branches(session)
-    read_summary(str(path), session.dialect.name, path.stat().st_size)
+    read_ends(FileStore(path), session.dialect.name)
     for form in ("anthropic", "openai", "openai-chat"):
         render(messages, form)
     for use in (

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from sessiontree import plugins
+from sessiontree.clients import client_of
 from sessiontree.dialects.native.dialect import NATIVE
 from sessiontree.dialects.pi import PI
 from sessiontree.errors import NotFoundError
-from sessiontree.session.open import detect
-from sessiontree.stores.file import FileStore
-from sessiontree.stores.memory import MemoryStore
+from sessiontree.sources.detect import detect
+from sessiontree.stores.memory import open_memory_repository
+from sessiontree.stores.repositories import FileRepository
 
 
 def run(code: str) -> Any:
@@ -43,8 +44,8 @@ def test_our_own_plugins_are_listed() -> None:
 def test_loading_returns_our_own_plugins() -> None:
     assert plugins.load("dialects", "native") is NATIVE
     assert plugins.load("dialects", "pi") is PI
-    assert plugins.load("stores", "file") is FileStore
-    assert plugins.load("stores", "memory") is MemoryStore
+    assert plugins.load("stores", "file") is FileRepository
+    assert plugins.load("stores", "memory") is open_memory_repository
 
 
 def test_listing_names_imports_no_plugin() -> None:
@@ -71,6 +72,24 @@ def test_loading_a_plugin_imports_only_that_plugin() -> None:
     assert "sessiontree.stores.memory" in loaded
     assert "sessiontree.stores.file" not in loaded
     assert not [name for name in loaded if name.startswith("sessiontree.dialects")]
+
+
+def test_the_client_of_a_dialect_is_found_without_loading_the_dialect() -> None:
+    loaded = run(
+        "import sys, json\n"
+        "from sessiontree import plugins\n"
+        "from sessiontree.clients import client_of\n"
+        "dialects = [name for name in plugins.names('dialects') if plugins.is_ours('dialects', name)]\n"
+        "assert all(client_of(name).texts for name in dialects)\n"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    assert "sessiontree.dialects.pi.client" in loaded
+    assert not [name for name in loaded if name.endswith((".dialect", ".tools", ".defaults"))]
+
+
+@pytest.mark.parametrize("name", ["native", "neovate", "omp", "claude", "pi"])
+def test_the_client_found_by_name_is_that_of_the_dialect(name: str) -> None:
+    assert client_of(name) is plugins.load("dialects", name).client
 
 
 def test_an_unknown_name_is_an_error_that_lists_the_known_names() -> None:

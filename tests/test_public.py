@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -116,3 +117,9 @@ def test_the_example_in_the_docstring_runs(tmp_path: object, monkeypatch: pytest
     monkeypatch.setenv("SESSIONTREE_HOME", str(tmp_path))
     code = "\n".join(line for line in (sessiontree.__doc__ or "").splitlines()[1:])
     exec(code, {})
+
+
+@pytest.mark.parametrize("package", ["agent", "explore", "library", "search"])
+def test_every_name_that_a_package_imports_on_first_use_exists(package: str) -> None:
+    module = importlib.import_module(f"sessiontree.{package}")
+    assert [name for name in module.__all__ if not hasattr(module, name)] == []

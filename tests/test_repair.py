@@ -286,14 +286,12 @@ def test_a_title_where_the_client_does_not_look_is_reported(tmp_path: Path) -> N
     assert sessiontree.open(path).name == "T"
 
 
-def test_content_that_its_client_truncated_is_reported(tmp_path: Path) -> None:
-    from sessiontree.dialects.omp import OMP
-
+@pytest.mark.parametrize(("after", "is_reported"), [("", True), (" is what the client writes", False)])
+def test_content_that_its_client_truncated_is_reported(tmp_path: Path, after: str, is_reported: bool) -> None:
     notice = "\n\n[Session persistence truncated large content]"
-    assert OMP.is_truncated("x" * 100 + notice) or OMP.is_truncated("x" * (500_000 - len(notice)) + notice)
-    path = written(tmp_path, CHAIN[0], message("2", "1", "x" * (500_000 - len(notice)) + notice))
+    path = written(tmp_path, CHAIN[0], message("2", "1", "x" * 500_000 + notice + after))
     findings = {finding.rule.id for finding in examine(sessiontree.open(path, dialect="omp"))}
-    assert "cut-content" in findings
+    assert ("cut-content" in findings) == is_reported
 
 
 @pytest.mark.parametrize(

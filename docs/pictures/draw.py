@@ -114,7 +114,7 @@ def _wait_until_still(tmux: list[str], env: dict[str, str]) -> None:
 def _capture(tmux: list[str], env: dict[str, str], *options: str) -> str:
     done = subprocess.run([*tmux, "capture-pane", "-p", *options], env=env, check=True, capture_output=True, text=True)
     screen = done.stdout.rstrip()
-    # The prompt that waits for the next command says nothing.
+    # Without the prompt for the next command.
     return screen.removesuffix("$").rstrip() + "\n"
 
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from sessiontree.core.entries import Header
 from sessiontree.core.ids import SHORTEST_PREFIX, is_session_id, is_session_id_prefix
 from sessiontree.errors import AmbiguousError, NotFoundError, UsageError
 
@@ -53,15 +52,20 @@ def project_folder_name(cwd: str) -> str:
     return f"{readable or 'root'}-{digest}"
 
 
-def session_path(root: str, header: Header) -> str:
+def check_session_id(id: str) -> str:
+    """Return a valid session id; `UsageError` for any other text."""
+    if not is_session_id(id):
+        raise UsageError(f"{id!r} is not a valid session id: use letters, digits, '-', '_' and '.', no '..'")
+    return id
+
+
+def session_path(root: str, id: str, timestamp: str, cwd: str) -> str:
     """Path of a new session's file."""
-    if not is_session_id(header.id):
-        raise UsageError(f"{header.id!r} is not a valid session id: use letters, digits, '-', '_' and '.', no '..'")
-    stamp = re.sub(r"[^0-9TZ]", "-", header.timestamp)
-    folder = os.path.join(sessions_folder(root), project_folder_name(header.cwd))
+    stamp = re.sub(r"[^0-9TZ]", "-", timestamp)
+    folder = os.path.join(sessions_folder(root), project_folder_name(cwd))
     if os.path.islink(folder):
         raise UsageError(f"{folder}: is a symbolic link; sessions are not written through links")
-    return os.path.join(folder, f"{stamp}_{header.id}.jsonl")
+    return os.path.join(folder, f"{stamp}_{check_session_id(id)}.jsonl")
 
 
 def iter_session_files(root: str) -> Iterator[tuple[str, str]]:
@@ -80,22 +84,23 @@ def iter_session_files(root: str) -> Iterator[tuple[str, str]]:
 
 
 def find_session_file(root: str, wanted: str) -> str:
-    """Find the file of a session by its id, or an unambiguous prefix of at least eight characters."""
-    if not is_session_id_prefix(wanted):
+    """Find the file of a session by its id, or an unambiguous prefix of it."""
+    return find_by_id(wanted, iter_session_files(root), sessions_folder(root))
+
+
+def find_by_id(wanted: str, sessions: Iterable[tuple[str, str]], place: str) -> str:
+    """Find a session among (id, location) by its id, or an unambiguous prefix of it."""
+    if not wanted or not is_session_id_prefix(wanted):
         raise NotFoundError(f"{wanted!r} is neither a file nor a session id")
-    found = [(id, path) for id, path in iter_session_files(root) if id.startswith(wanted)]
-    exact = [path for id, path in found if id == wanted]
+    found = [(id, location) for id, location in sessions if id.startswith(wanted)]
+    exact = [location for id, location in found if id == wanted]
     if len(exact) == 1:
         return exact[0]
     if exact:
-        shown = "\n".join(f"  {path}" for path in exact)
+        shown = "\n".join(f"  {location}" for location in exact)
         raise AmbiguousError(f"{len(exact)} files have the session id {wanted!r}; use a path:\n{shown}", tuple(exact))
-    if len(wanted) < SHORTEST_PREFIX:
-        raise NotFoundError(
-            f"{wanted!r} is not a file, and too short for a session id (at least {SHORTEST_PREFIX} characters)"
-        )
     if not found:
-        raise NotFoundError(f"no session id in {sessions_folder(root)} starts with {wanted!r}")
+        raise NotFoundError(f"no session id in {place} starts with {wanted!r}")
     if len(found) > 1:
         ids = tuple(id for id, _ in found)
         shown = "\n".join(f"  {id}" for id in ids[:20])
@@ -103,9 +108,9 @@ def find_session_file(root: str, wanted: str) -> str:
     return found[0][1]
 
 
-def short_id(root: str, id: str) -> str:
-    """Shortest unambiguous prefix of a session id, at least eight characters."""
-    others = [other for other, _ in iter_session_files(root) if other != id]
+def short_id(id: str, known: Iterable[str]) -> str:
+    """Shortest unambiguous prefix of a session id among the known ones, at least eight characters."""
+    others = [other for other in known if other != id]
     length = SHORTEST_PREFIX
     while length < len(id) and (id[length - 1] == "-" or any(other.startswith(id[:length]) for other in others)):
         length += 1
@@ -114,7 +119,7 @@ def short_id(root: str, id: str) -> str:
 
 def name_of(root: str, id: str, path: str) -> str:
     """Shortest unambiguous argument for a session file: a prefix of its id if that finds the file, else its path."""
-    short = short_id(root, id)
+    short = short_id(id, (other for other, _ in iter_session_files(root)))
     try:
         return short if os.path.samefile(find_session_file(root, short), path) else path
     except (NotFoundError, AmbiguousError, OSError):  # not in the home folder, or two files have this id

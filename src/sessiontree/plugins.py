@@ -10,6 +10,7 @@ import functools
 import importlib
 import os
 import sys
+from types import ModuleType
 from typing import Any, Literal
 
 from sessiontree.errors import NotFoundError
@@ -26,15 +27,24 @@ def names(kind: Kind) -> list[str]:
 
 def load(kind: Kind, name: str) -> Any:
     """Import one registered object."""
+    found: Any = load_module(kind, name)
+    attribute = _target(kind, name).partition(":")[2]
+    for part in filter(None, attribute.split("[")[0].strip().split(".")):
+        found = getattr(found, part)
+    return found
+
+
+def load_module(kind: Kind, name: str) -> ModuleType:
+    """Import the module of one registered object."""
+    return importlib.import_module(_target(kind, name).partition(":")[0].strip())
+
+
+def _target(kind: Kind, name: str) -> str:
     target = _table(tuple(sys.path)).get(f"sessiontree.{kind}", {}).get(name)
     if target is None:
         known = ", ".join(names(kind)) or "none"
         raise NotFoundError(f"no {kind.removesuffix('s')} named {name!r} is installed (available: {known})")
-    module, _, attribute = target.partition(":")
-    found: Any = importlib.import_module(module.strip())
-    for part in filter(None, attribute.split("[")[0].strip().split(".")):
-        found = getattr(found, part)
-    return found
+    return target
 
 
 def is_ours(kind: Kind, name: str) -> bool:

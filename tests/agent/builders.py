@@ -15,8 +15,7 @@ import sessiontree
 from sessiontree.agent.approval import Approvals, Question, Reply
 from sessiontree.agent.checkpoints import Checkpoints
 from sessiontree.agent.tool_calls import ToolRunner
-from sessiontree.agent.tools.base import Tool, ToolContext, ToolOutput
-from sessiontree.agent.tools.registry import load_tools
+from sessiontree.agent.tools.base import Tool, ToolContext, ToolOutput, load_tools
 from sessiontree.agent.workspace import Workspace
 from sessiontree.core.messages import ToolCall
 from sessiontree.session.session import Session

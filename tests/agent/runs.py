@@ -10,10 +10,10 @@ from typing import Any
 import sessiontree
 from sessiontree.agent.events import AgentEnd, Event
 from sessiontree.agent.loop import Run, run
-from sessiontree.agent.tools.registry import load_tools
+from sessiontree.agent.tools.base import load_tools
 from sessiontree.core.messages import Message, ToolResult, message_text, tool_calls
 from sessiontree.models import ScriptedModel, ScriptTurn
-from sessiontree.models.script import ScriptCall
+from sessiontree.models.scripted import ScriptCall
 from sessiontree.repair import examine
 from sessiontree.session.session import Branch, Session
 from tests.agent.builders import Workplace

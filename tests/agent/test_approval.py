@@ -13,10 +13,9 @@ import pytest
 
 import sessiontree
 from sessiontree.agent.approval import Allow, Approvals, Ask, Reply, decide
-from sessiontree.agent.read_only_commands import find_read_paths
 from sessiontree.agent.tool_calls import ToolRunner
-from sessiontree.agent.tools.base import Plan, ToolOutput
-from sessiontree.agent.tools.registry import Tools, load_tools
+from sessiontree.agent.tools.base import Plan, ToolOutput, Tools, load_tools
+from sessiontree.agent.tools.bash import find_read_paths
 from sessiontree.agent.workspace import Workspace
 from sessiontree.core.entries import ApprovalMode
 from sessiontree.core.messages import ToolCall

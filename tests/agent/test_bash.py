@@ -296,7 +296,7 @@ def test_a_cancelled_user_command_is_recorded_with_its_output(place: Workplace, 
 
 
 def test_a_result_is_persisted_without_secrets(tmp_path: Path) -> None:
-    from sessiontree.agent.result_messages import result_message
+    from sessiontree.agent.tool_output import result_message
 
     place = Workplace(tmp_path, environment=WITH_SECRET)
     place.session.append("user", "hi")

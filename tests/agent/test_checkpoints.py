@@ -329,7 +329,7 @@ def test_snapshots_of_worktrees_and_of_tools_do_not_interfere(yolo: Workplace) -
     repository(yolo.project)
     start = yolo.session.leaf
     (yolo.project / "a").write_text("uncommitted")
-    saved = save_worktree(yolo.session, TagFile(str(yolo.home)), yolo.blobs)
+    saved = save_worktree(yolo.session, TagFile(yolo.session.repository.documents), yolo.blobs)
     assert saved.files is not None
     yolo.call("write", path="a", content="tool")
     assert [change.shown for change in yolo.checkpoints.plan(start).changes] == ["a"]

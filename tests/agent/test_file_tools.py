@@ -14,12 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.agent.diff import render_diff
-from sessiontree.agent.text_files import decode, is_binary
-from sessiontree.agent.tools.base import ArgumentsError, Tool
+from sessiontree.agent.text_files import decode, is_binary, render_diff
+from sessiontree.agent.tools.base import ArgumentsError, Tool, Tools, load_tools
 from sessiontree.agent.tools.grep_glob_ls import LS
 from sessiontree.agent.tools.read import LINES, READ
-from sessiontree.agent.tools.registry import Tools, load_tools
 from sessiontree.agent.tools.write_edit import EDIT, WRITE
 from sessiontree.errors import NotFoundError, UsageError
 from tests.agent.builders import Workplace

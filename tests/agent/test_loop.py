@@ -29,15 +29,14 @@ from sessiontree.agent.events import (
 from sessiontree.agent.limits import Limits, RunUsage
 from sessiontree.agent.live_context import live_context_of
 from sessiontree.agent.loop import run
-from sessiontree.agent.tools.base import Plan, ToolContext, ToolOutput
-from sessiontree.agent.tools.registry import load_tools
+from sessiontree.agent.tools.base import Plan, ToolContext, ToolOutput, load_tools
 from sessiontree.compaction import Request as SummaryRequest
 from sessiontree.compaction import Summary
 from sessiontree.core.entries import Compaction, MessageEntry
 from sessiontree.core.jsonio import JsonObject
 from sessiontree.core.messages import Assistant, Image, Text, ToolResult, Usage, User, message_text
 from sessiontree.models import Facts, ScriptedModel, ScriptTurn
-from sessiontree.models.script import ScriptError
+from sessiontree.models.scripted import ScriptError
 from sessiontree.providers import render
 from sessiontree.settings import Compaction as CompactionSettings
 from sessiontree.settings import Prune, Settings

@@ -12,7 +12,7 @@ import pytest
 
 import sessiontree
 from sessiontree.agent.events import Failed
-from sessiontree.agent.pending import Answered, pending_calls, resolve_pending
+from sessiontree.agent.tool_calls import Answered, pending_calls, resolve_pending
 from sessiontree.core.messages import message_text
 from sessiontree.errors import UsageError
 from sessiontree.models import ScriptedModel
@@ -25,9 +25,9 @@ import asyncio, sys
 import sessiontree
 from sessiontree.agent.events import TextDelta
 from sessiontree.agent.loop import run
-from sessiontree.agent.tools.registry import load_tools
+from sessiontree.agent.tools.base import load_tools
 from sessiontree.models import ScriptedModel
-from sessiontree.models.script import parse_script
+from sessiontree.models.scripted import parse_script
 
 project, home, script = sys.argv[1:]
 session = sessiontree.create(project, home=home)

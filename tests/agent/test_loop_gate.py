@@ -11,7 +11,7 @@ from sessiontree.compaction import Summary
 from sessiontree.core.messages import Usage
 from sessiontree.models import Facts, ScriptedModel
 from sessiontree.models.facts import Prices
-from sessiontree.models.script import ScriptError
+from sessiontree.models.scripted import ScriptError
 from sessiontree.settings import Compaction as CompactionSettings
 from sessiontree.settings import Prune, Settings
 from tests.agent.builders import Workplace

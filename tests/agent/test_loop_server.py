@@ -8,10 +8,10 @@ import pytest
 
 from sessiontree.agent.events import Event, Persisted, Retry, ToolEnd
 from sessiontree.agent.loop import run
-from sessiontree.agent.tools.registry import load_tools
+from sessiontree.agent.tools.base import load_tools
 from sessiontree.core.messages import Assistant, message_text
 from sessiontree.models import ScriptTurn, open_model
-from sessiontree.models.script import ScriptError
+from sessiontree.models.scripted import ScriptError
 from sessiontree.settings import Retry as RetrySettings
 from sessiontree.settings import Settings
 from sessiontree.testing.model_server import ModelServer

@@ -18,8 +18,7 @@ import pytest
 from sessiontree.agent.approval import Ask, Reply
 from sessiontree.agent.mcp_client import McpServer, McpServers, McpTool, read_servers, running_servers
 from sessiontree.agent.tool_calls import ToolRunner
-from sessiontree.agent.tools.base import Tool, ToolOutput
-from sessiontree.agent.tools.registry import Tools
+from sessiontree.agent.tools.base import Tool, ToolOutput, Tools
 from sessiontree.core.messages import ToolCall
 from sessiontree.errors import DamagedError
 from tests.agent.builders import Workplace, is_alive, wait_for

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import sessiontree
 from sessiontree.agent.shell_commands import UserCommand
-from sessiontree.agent.spill_files import FOLDER
+from sessiontree.agent.tool_output import FOLDER
 from sessiontree.core.messages import BashExecution, ToolResult, message_text
 from sessiontree.session.session import Session
+from sessiontree.stores.blobs import blob_name
 from tests.agent.builders import BARE
 from tests.agent.runs import call, turn
 from tests.agent.test_state_controller import Desk, go
@@ -115,21 +116,32 @@ def test_a_session_that_never_got_a_file_leaves_no_outputs(tmp_path: Path) -> No
     assert not go(scene()).parent.parent.exists()
 
 
-def test_outputs_of_a_session_in_memory_can_be_read_and_are_deleted_with_the_app(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, turn("I count.", call("bash", command=LONG)), turn("Counted."), in_memory=True)
+def test_outputs_of_a_session_in_memory_are_blobs_that_the_model_can_read(tmp_path: Path) -> None:
+    counted = "".join(f"{number}\n" for number in range(1, 20001)).encode()
+    name = f"blob:sha256:{blob_name(counted)}"
+    desk = Desk(
+        tmp_path,
+        turn("I count.", call("bash", command=LONG)),
+        turn("I read.", call("read", path=name, offset=19_990), call("read", path=name[:-1] + "?")),
+        turn("Counted."),
+        in_memory=True,
+    )
+    before = sorted(tmp_path.rglob("*"))
 
-    async def scene() -> Path:
+    async def scene() -> list[str]:
         await desk.controller.new()
         await desk.controller.approve("bash")
         await desk.say("Count")
-        folder = Path(desk.controller.tool_context().outputs or "")
-        (spilled,) = folder.iterdir()
-        assert desk.controller.workspace.resolve(str(spilled)).is_readable
+        messages = desk.controller.session.context().messages
         await desk.controller.close()
-        return folder
+        return [message_text(message) for message in messages if isinstance(message, ToolResult)]
 
-    assert not go(scene()).exists()
-    assert not (tmp_path / "home" / "sessions").exists()
+    long, read, wrong = go(scene())
+    assert f"all of it is in {name}" in long
+    assert read.startswith("19990\n19991\n")
+    assert "is not a blob name" in wrong
+    assert desk.controller.session.repository.blobs.get(blob_name(counted)) == counted
+    assert [path for path in sorted(tmp_path.rglob("*")) if path not in before and "sessions" in path.parts] == []
 
 
 def test_a_session_of_another_agent_has_its_own_spill_folder(tmp_path: Path) -> None:

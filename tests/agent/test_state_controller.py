@@ -15,6 +15,8 @@ from sessiontree.agent.controller import Controller
 from sessiontree.agent.events import AgentEnd, Event, TextDelta, ToolStart
 from sessiontree.agent.shell_commands import UserCommand
 from sessiontree.agent.state import State
+from sessiontree.app.actions.compact import plan_compact
+from sessiontree.app.actions.rewind import plan_rewind
 from sessiontree.core.entries import BranchSummary, ModeChange, ModelChange, ThinkingLevelChange
 from sessiontree.core.messages import Image, User, message_text
 from sessiontree.errors import NotFoundError, UsageError
@@ -397,13 +399,15 @@ def test_files_are_rewound_with_the_conversation_and_that_can_be_undone(tmp_path
     async def scene() -> None:
         await desk.say("Write a note")
         prompt = desk.controller.fork_points()[0].id
-        plan = await desk.controller.plan_rewind(prompt)
-        assert "-hello" in plan.diff
-        await desk.controller.rewind(plan)
+        controller = desk.controller
+        plan = await controller.plan(lambda: plan_rewind(controller.session, controller.workspace, prompt))
+        assert "-hello" in plan.expected.diff
+        done = await controller.carry_out(plan, prompt=prompt)
         assert not note.exists()
         assert desk.controller.state.input == "Write a note"
         assert list(desk.controller.state.messages) == []
-        await desk.controller.undo_rewind()
+        assert done.undo is not None
+        await controller.carry_out(done.undo)
         assert note.read_text() == "hello\n"
         assert message_text(desk.controller.state.messages[-1]) == "Written."
 
@@ -430,7 +434,9 @@ def test_manual_compaction_labels_and_names(tmp_path: Path) -> None:
         await desk.controller.label("start")
         await desk.controller.rename("  A   name ")
         await desk.say("Second")
-        assert (await desk.controller.compact("words")).entry is not None
+        settings = desk.controller.settings
+        plan = await desk.controller.plan(lambda: plan_compact(desk.controller.session, settings, instructions="words"))
+        assert (await desk.controller.carry_out(plan)).result.entry is not None
         assert desk.controller.state.title == "A name"
         await desk.controller.switch("start")
         assert message_text(desk.controller.state.messages[-1]).startswith("One.")

@@ -65,10 +65,10 @@ def chosen(command: Command, *arguments: str) -> set[str]:
 
 def put_corpus(tmp_path: Path) -> None:
     """Every session of the corpus, where its agent would keep it."""
-    places = {"claude": ".claude/projects/-work", "neovate": ".neovate/projects/-work"}
+    places = {"neovate": ".neovate/projects/-work", "pi-family": ".pi/agent/sessions/--work--"}
     for source in sorted(CORPUS.rglob("*.jsonl")):
         family = source.relative_to(CORPUS).parts[0]
-        folder = tmp_path / "user" / places.get(family, ".pi/agent/sessions/--work--")
+        folder = tmp_path / "user" / places.get(family, ".claude/projects/-work")
         folder.mkdir(parents=True, exist_ok=True)
         shutil.copy(source, folder / source.name)
 

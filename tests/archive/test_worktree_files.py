@@ -357,7 +357,7 @@ def test_a_process_killed_while_saving_or_restoring_loses_nothing(tmp_path: Path
 
     def act(home: Home) -> None:
         path = next(Path(home.folder).glob("sessions/*/*.jsonl"))
-        os_calls = home.tags._os_calls  # exceptions that end the process
+        os_calls = home.archive.os_calls  # exceptions that end the process
         blobs = FileBlobs(blobs_folder(home.folder), os_calls=os_calls)
         session = sessiontree.open(path)
         save_worktree(session, home.tags, blobs_in(home))
@@ -397,7 +397,7 @@ def test_a_process_killed_while_saving_to_the_tags_leaves_the_older_files_or_the
 
     def save_in(home: Home) -> None:
         path = next(Path(home.folder).parent.glob("user/.claude/projects/*/*.jsonl"))
-        blobs = FileBlobs(blobs_folder(home.folder), os_calls=home.tags._os_calls)
+        blobs = FileBlobs(blobs_folder(home.folder), os_calls=home.archive.os_calls)
         save_worktree(sessiontree.open(path), home.tags, blobs, str(tree))
 
     def check(here: Path) -> None:

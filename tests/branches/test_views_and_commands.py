@@ -125,7 +125,7 @@ def test_merging_on_the_command_line(run: Run, world: World) -> None:
     assert "nothing was added" in again.json["nothing"]
     tree = run("tree", str(world.path))
     (row,) = [line for line in tree.lines if "merge" in line and "⇠" in line]
-    assert row.startswith(f"◆ {join}")
+    assert row.startswith(f"╰─◆ {join}")
     assert f"⇠ {world.one}" in row
     (end,) = [line for line in tree.lines if "⇢" in line]
     assert f"⇢ {join}" in end

@@ -19,8 +19,8 @@ from tests.chat.terminals import SECONDS, Place, Terminal
 
 ANTHROPIC, RESPONSES, COMPLETIONS = "anthropic:claude-opus-5", "openai:gpt-5", "openai-chat:gpt-5"
 MODELS = [ANTHROPIC, pytest.param(RESPONSES, marks=pytest.mark.slow)]
-"""For whole conversations, each of which takes seconds. `PROTOCOLS` has every protocol in the ordinary run."""
-PROTOCOLS = [ANTHROPIC, RESPONSES, COMPLETIONS]
+PROTOCOLS = [*MODELS, pytest.param(COMPLETIONS, marks=pytest.mark.slow)]
+"""For whole conversations, each of which takes seconds. `test_print.py` has every protocol in the ordinary run."""
 
 
 def opened(

@@ -24,7 +24,7 @@ import msgspec
 import sessiontree
 from sessiontree.core.jsonio import render_json
 from sessiontree.core.messages import ToolResult, message_text, tool_calls
-from sessiontree.models.script import Script, ScriptCall, ScriptTurn
+from sessiontree.models.scripted import Script, ScriptCall, ScriptTurn
 from sessiontree.repair import examine
 from sessiontree.session.session import Session
 

@@ -1,4 +1,4 @@
-"""`chat --print`: one answer for a script, through the real packages of the providers."""
+"""`chat --print`: one answer for a script, once through the real packages of each provider, else in the process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from sessiontree.core.messages import message_text
 from sessiontree.testing.model_server import ModelServer
-from tests.chat.terminals import Place, call, turn
+from tests.chat.terminals import Place, call, scripted, turn
 
 MODELS = ["anthropic:claude-opus-5", "openai:gpt-5", "openai-chat:gpt-5"]
 
@@ -27,18 +27,16 @@ def test_only_the_answer_after_parallel_calls_is_printed(place: Place, model: st
 
 
 def test_json_is_one_object_that_names_the_session(place: Place) -> None:
-    with ModelServer([turn("Hello.")]) as server:
-        done = place.run("-p", "hi", "--output", "json", "--model", MODELS[0], more=server.environment())
-    (result,) = done.objects()
+    model = scripted(place, turn("Hello."))
+    (result,) = place.run("-p", "hi", "--output", "json", "--model", model).objects()
     assert (result["schemaVersion"], result["text"], result["reason"]) == (1, "Hello.", "done")
     assert result["path"] == place.session().location
-    assert result["model"] == MODELS[0]
+    assert result["model"] == model
 
 
 def test_stream_json_prints_one_event_per_line(place: Place) -> None:
-    script = [turn("I look.", call("ls", path=".")), turn("Empty.")]
-    with ModelServer(script) as server:
-        done = place.run("-p", "look", "--output", "stream-json", "--model", MODELS[1], more=server.environment())
+    model = scripted(place, turn("I look.", call("ls", path=".")), turn("Empty."))
+    done = place.run("-p", "look", "--output", "stream-json", "--model", model)
     kinds = [event["type"] for event in done.objects()]
     assert kinds[0] == "agent_start"
     assert kinds[-1] == "agent_end"
@@ -46,20 +44,19 @@ def test_stream_json_prints_one_event_per_line(place: Place) -> None:
 
 
 def test_piped_input_is_the_prompt_or_is_appended_to_it(place: Place) -> None:
-    with ModelServer([turn("One."), turn("Two.")]) as server:
-        more = server.environment()
-        place.run("-p", "--model", MODELS[0], typed="from the pipe\n", more=more)
-        place.run("-p", "explain:", "--model", MODELS[0], typed="from the pipe\n", more=more)
+    model = scripted(place, turn("Done."))
+    place.run("-p", "--model", model, typed="from the pipe\n")
+    place.run("-p", "explain:", "--model", model, typed="from the pipe\n")
     texts = [message_text(session.context().messages[0]) for session in place.sessions()]
     assert texts == ["from the pipe", "explain:\n\nfrom the pipe"]
 
 
 def test_a_session_is_continued_in_place_or_in_a_copy(place: Place) -> None:
-    with ModelServer([turn("One."), turn("Two."), turn("Three.")]) as server:
-        more = server.environment()
-        first = place.run("-p", "a", "--output", "json", "--model", MODELS[0], more=more).objects()[0]
-        second = place.run("-c", "-p", "b", "--output", "json", "--model", MODELS[0], more=more).objects()[0]
-        third = place.run("--fork", str(first["session"]), "-p", "c", "--json", "--model", MODELS[0], more=more)
+    answers = {"a": "One.", "b": "Two.", "c": "Three."}
+    model = scripted(place, *(turn(answer, when=prompt) for prompt, answer in answers.items()))
+    first = place.run("-p", "a", "--output", "json", "--model", model).objects()[0]
+    second = place.run("-c", "-p", "b", "--output", "json", "--model", model).objects()[0]
+    third = place.run("--fork", str(first["session"]), "-p", "c", "--json", "--model", model)
     assert second["session"] == first["session"]
     assert third.objects()[0]["session"] != first["session"]
     old, new = place.sessions()
@@ -68,24 +65,21 @@ def test_a_session_is_continued_in_place_or_in_a_copy(place: Place) -> None:
 
 
 def test_calls_that_need_approval_are_denied_and_reported(place: Place) -> None:
-    script = [turn("I write.", call("write", path="x", content="x")), turn("Denied, then.")]
-    with ModelServer(script) as server:
-        done = place.run("-p", "write", "--model", MODELS[0], more=server.environment())
+    model = scripted(place, turn("I write.", call("write", path="x", content="x")), turn("Denied, then."))
+    done = place.run("-p", "write", "--model", model)
     assert done.out == "Denied, then.\n"
     assert "no user is present to approve it" in done.err
     assert not (place.project / "x").exists()
 
 
 def test_approval_can_be_given_in_advance(place: Place) -> None:
-    script = [turn("I write.", call("write", path="x", content="x")), turn("Done.")]
-    with ModelServer(script) as server:
-        place.run("-p", "write", "--approval", "autoEdit", "--model", MODELS[0], more=server.environment())
+    model = scripted(place, turn("I write.", call("write", path="x", content="x")), turn("Done."))
+    place.run("-p", "write", "--approval", "autoEdit", "--model", model)
     assert (place.project / "x").read_text() == "x"
 
 
 def test_with_no_session_nothing_is_saved(place: Place) -> None:
-    with ModelServer([turn("Gone.")]) as server:
-        done = place.run("-p", "hi", "--no-session", "--json", "--model", MODELS[0], more=server.environment())
+    done = place.run("-p", "hi", "--no-session", "--json", "--model", scripted(place, turn("Gone.")))
     assert done.objects()[0]["path"] is None
     assert place.sessions() == []
 

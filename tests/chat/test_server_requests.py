@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sessiontree.core.entries import Compaction, ThinkingLevelChange
-from sessiontree.models.script import ScriptError, ScriptTurn
+from sessiontree.models.scripted import ScriptError, ScriptTurn
 from sessiontree.testing.model_server import ModelServer, Recorded
 from tests.chat.serving import (
     ANTHROPIC,

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from sessiontree.models.script import ScriptError, ScriptTurn
+from sessiontree.models.scripted import ScriptError, ScriptTurn
 from sessiontree.views.text import columns
 from tests.agent.builders import is_alive, pid_in, wait_for
 from tests.chat.terminals import Place, Terminal, call, scripted, session_texts, texts, turn, wait_until

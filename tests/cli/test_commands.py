@@ -80,8 +80,7 @@ def test_show_all_marks_salvaged_fragments(run: Run) -> None:
 
 def test_tree_draws_a_column_per_branch_with_label_and_leaf(run: Run, session: str) -> None:
     rows = run("tree", session).lines
-    marks = [row.split()[0] for row in rows]
-    assert marks == ["●", "●", "├─○", "●"]
+    assert [row[:4] for row in rows] == ["● " + rows[0][2:4], "●─╮ ", "○ │ ", "  ● "]
     assert "[which?]" in rows[1]
     assert "◀ here" in rows[3]
     assert "保留 argparse" in rows[3]
@@ -103,12 +102,11 @@ def test_parallel_calls_of_claude_code_are_drawn_in_one_line_and_not_as_branches
     assert all(row.startswith("● ") for row in rows)
     assert "◀ here" in rows[-1]
     rows = run("tree", str(corpus / "15_interactive_rewind_rename_bash.jsonl")).out.splitlines()
-    left = [row for row in rows if row.startswith(("├─", "│ "))]
-    assert [row[:4] for row in left] == [
-        "├─○ ",
-        *["│ ○ "] * (len(left) - 1),
-    ]  # one branch, its own parallel calls in line
-    assert len(left) == 12
+    beginnings = [row[:4] for row in rows]
+    fork = beginnings.index("●─╮ ")
+    # One branch was left, with its own parallel calls in line.
+    assert beginnings[fork + 1 :] == ["○ │ "] * 12 + ["  ● "] * 2
+    assert all(row.startswith("● ") for row in rows[:fork])
 
 
 def test_tree_json_has_every_node(run: Run, session: str) -> None:

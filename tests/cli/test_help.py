@@ -11,6 +11,7 @@ import pytest
 
 from sessiontree.cli import main
 from sessiontree.cli.commands import COMMANDS, GROUPS, SUMMARIES
+from sessiontree.cli.parser import build_parsers, find_subcommands
 
 
 @pytest.fixture(autouse=True)
@@ -106,3 +107,10 @@ def test_every_command_has_a_summary_examples_and_a_description(capsys: pytest.C
         assert "--json" in text
         assert SUMMARIES[command]
     assert "exit codes:" in show_help(capsys)
+
+
+def test_every_argument_of_every_command_has_a_description() -> None:
+    _, parsers = build_parsers(COMMANDS)
+    leaves = [leaf for parser in parsers.values() for leaf in find_subcommands(parser).values() or [parser]]
+    undescribed = [(leaf.prog, action.dest) for leaf in leaves for action in leaf._actions if not action.help]
+    assert undescribed == []

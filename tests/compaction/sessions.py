@@ -15,8 +15,7 @@ from sessiontree.core.messages import Assistant, Message, ToolResult, message_te
 from sessiontree.dialects.pi import PI
 from sessiontree.session.entry_input import Options
 from sessiontree.session.journal import Journal
-from sessiontree.session.session import SessionRepository
-from sessiontree.stores.memory import MemoryStore
+from sessiontree.stores.memory import MemoryRepository, MemoryStore
 from tests.conversion.conversations import assistant, call, result, text
 
 DIALECTS = ("native", "pi", "omp", "claude", "neovate")
@@ -26,9 +25,7 @@ def pi_session(entries: list[dict[str, Any]]) -> Session:
     """A Pi session in memory with these lines."""
     header = {"type": "session", "version": 3, "id": "s", "timestamp": "2026-01-01T00:00:00.000Z", "cwd": "/"}
     raw = b"".join(render_json(line) + b"\n" for line in [header, *entries])
-    return Session(
-        Journal(MemoryStore(raw), PI, None), SessionRepository(lambda header, other: MemoryStore()), Options()
-    )
+    return Session(Journal(MemoryStore(raw), PI, None), MemoryRepository(), Options())
 
 
 def file_of(session: Session, dialect: str, folder: Path) -> Path:

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.conversion.tools import Bash, Intent, Mapped, find_intent, map_call, map_name
+from sessiontree.conversion.tool_mapping import Mapped, find_intent, map_call, map_name
+from sessiontree.dialects.tool_intents import Bash, Intent
 
 AGENTS = ("claude", "pi", "omp", "neovate", "native")
 CORPUS = Path(__file__).parents[1] / "corpus"

@@ -11,6 +11,7 @@ from sessiontree.dialects.contract import ReadOptions
 from sessiontree.providers import render
 from sessiontree.session.open import open_store
 from sessiontree.session.session import Session
+from sessiontree.stores.contract import read_bytes
 from sessiontree.stores.memory import MemoryStore
 from tests.builders import json_line
 
@@ -147,6 +148,11 @@ def test_in_the_transcript_of_a_sub_agent_its_lines_count() -> None:
 
 def test_a_child_before_its_parent_in_the_file_is_the_leaf() -> None:
     assert leaf_of(user("a", None), assistant("c", "b"), user("b", "a")) == "c"
+
+
+def test_the_descendants_of_a_repeated_line_are_found_through_progress_lines() -> None:
+    progress = {**user("p", "a"), "type": "progress"}
+    assert leaf_of(user("a", None), progress, user("b", "p"), user("a", None)) == "b"
 
 
 def test_a_pin_ends_the_chain_when_the_last_line_is_on_another_branch() -> None:
@@ -353,9 +359,15 @@ def test_of_two_results_for_one_call_the_first_is_kept() -> None:
     assert path_of(*lines) == ["a", "s1", "s2", "s3", "r3", "r1", "r2", "b"]
 
 
-def test_a_shard_off_the_path_without_a_result_is_dropped() -> None:
+def test_a_shard_off_the_path_without_a_result_is_dropped_once_a_prompt_follows() -> None:
     lines = [each for each in parallel() if each["uuid"] != "r3"]
-    assert path_of(*lines) == ["a", "s1", "s2", "r1", "r2", "b"]
+    assert path_of(*lines) == ["a", "s1", "s2", "s3", "r1", "r2", "b"]
+    assert path_of(*lines, user("c", "b")) == ["a", "s1", "s2", "r1", "r2", "b", "c"]
+
+
+def test_calls_that_were_running_when_the_client_was_killed_stay() -> None:
+    lines = [user("a", None), shard("s1", "a", "1"), shard("s2", "s1", "2"), result("r1", "s1", "1")]
+    assert path_of(*lines) == ["a", "s1", "s2", "r1"]
 
 
 def test_an_abandoned_branch_is_not_read_as_part_of_the_response() -> None:
@@ -471,7 +483,23 @@ def test_a_branch_from_before_a_compaction_is_not_compacted() -> None:
 
 def test_lines_before_a_compaction_can_still_be_read() -> None:
     session = session_of(*compacted(preservedMessages={"anchorUuid": "S", "uuids": ["c", "d"]}))
+    assert session.path_ids("b") == ["a", "b"]
     assert session.path_ids("d") == ["a", "b", "c", "d"]
+
+
+def test_a_preserved_line_that_is_pinned_follows_the_summary() -> None:
+    session = session_of(
+        *compacted(preservedMessages={"anchorUuid": "S", "uuids": ["c", "d"]}), pin("d", explicit=True)
+    )
+    assert (session.leaf, session.path_ids("d")) == ("d", ["B", "S", "c", "d"])
+
+
+def test_moving_to_a_preserved_line_undoes_the_compaction() -> None:
+    session = session_of(*compacted(preservedMessages={"anchorUuid": "S", "uuids": ["c", "d"]}))
+    session.move("d")
+    for read in (session, open_store(MemoryStore(read_bytes(session.journal.store, 0, session.journal.size)))):
+        assert read.leaf == "d"
+        assert [id for id in read.path_ids() if id in "abcdBSef"] == ["a", "b", "c", "d"]
 
 
 def test_a_boundary_with_nothing_after_it_is_ignored() -> None:
@@ -490,7 +518,7 @@ def test_a_recovered_reading_keeps_a_complete_compaction() -> None:
     assert path_of(*compacted(), read_options=RECOVERED) == ["B", "S", "e", "f"]
 
 
-def test_results_off_a_preserved_segment_are_preserved_too() -> None:
+def test_results_off_a_preserved_segment_are_not_preserved() -> None:
     before = parallel()
     lines = [
         *before,
@@ -498,7 +526,7 @@ def test_results_off_a_preserved_segment_are_preserved_too() -> None:
         summary("S", "B"),
         user("e", "S"),
     ]
-    assert path_of(*lines) == ["B", "S", "s1", "s2", "s3", "r3", "r1", "r2", "b", "e"]
+    assert path_of(*lines) == ["B", "S", "s1", "s2", "r2", "b", "e"]
 
 
 def test_usage_of_preserved_messages_is_not_counted_in_the_new_context() -> None:

@@ -14,7 +14,7 @@ from sessiontree import Session
 from sessiontree.compaction import MEASURED, compact
 from sessiontree.compaction.token_estimate import estimated_size
 from sessiontree.core.jsonio import render_json
-from sessiontree.core.lazy_messages import LazyMessages
+from sessiontree.core.messages import LazyMessages
 from sessiontree.errors import CompactionError
 from sessiontree.session import reader
 

@@ -344,7 +344,7 @@ def test_kept_messages_that_are_not_the_tail_are_repeated_after_the_summary() ->
     assert message_of(entries[5]) == message_of(entries[0])
 
 
-def test_a_segment_keeps_the_results_off_the_path_too() -> None:
+def test_a_segment_keeps_only_the_lines_between_its_ends() -> None:
     lines = [
         user("a", None),
         user("q", "a"),
@@ -357,8 +357,8 @@ def test_a_segment_keeps_the_results_off_the_path_too() -> None:
         user("e", "s"),
     ]
     entries = decode(*lines)
-    assert [entry.id for entry in entries] == ["a", "q", "s2", "r1", "r2", "k", "e"]
-    assert entries[5].fields["firstKeptEntryId"] == "q"
+    assert [entry.id for entry in entries] == ["a", "q", "s2", "r1", "r2", "k", "q+k", "s2+k", "r2+k", "e"]
+    assert "firstKeptEntryId" not in entries[5].fields
 
 
 # Cuts
@@ -419,7 +419,7 @@ def rewritten(journal: Journal) -> Journal:
     header = journal.header
     assert header is not None
     encoder = CLAUDE.encoder(
-        SessionMeta(header.id, header.timestamp, header.cwd, git_branch=CLAUDE.find_git_branch(journal))
+        SessionMeta(header.id, header.timestamp, header.cwd, git_branch=CLAUDE.facts(journal).git_branch)
     )
     lines = list(encoder.prologue())
     parent: str | None = None

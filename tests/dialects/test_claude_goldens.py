@@ -12,8 +12,9 @@ import pytest
 from sessiontree.core.messages import ToolResult
 from sessiontree.dialects.claude import CLAUDE
 from sessiontree.providers import render
-from sessiontree.session.open import detect, open_store
+from sessiontree.session.open import open_store
 from sessiontree.session.session import Session
+from sessiontree.sources.detect import detect
 from sessiontree.stores.memory import MemoryStore
 from sessiontree.testing.dialects import check_dialect
 

@@ -89,7 +89,7 @@ ODD: list[dict[str, Any]] = [
 
 
 def summary_of(raw: bytes) -> object:
-    columns = CLAUDE.decode_block(memoryview(raw))
+    columns = CLAUDE.decode_block(memoryview(raw), 0)
     return columns.notes[0] if columns is not None and columns.notes else None
 
 

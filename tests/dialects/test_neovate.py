@@ -38,8 +38,9 @@ from sessiontree.dialects.neovate import (
 from sessiontree.dialects.omp import OMP
 from sessiontree.dialects.pi import PI
 from sessiontree.errors import NotASessionError
-from sessiontree.session.open import detect, open_store
+from sessiontree.session.open import open_store
 from sessiontree.session.session import Session
+from sessiontree.sources.detect import detect
 from sessiontree.stores.memory import MemoryStore
 from sessiontree.testing.dialects import check_dialect
 from tests.builders import NOWHERE, header, json_line, message_line
@@ -337,7 +338,7 @@ def test_arguments_that_are_not_objects_are_kept_under_a_name() -> None:
 
 def test_the_first_config_line_wins() -> None:
     session = opened(config(approvalMode="yolo", approvalTools=["bash"]), message("a", None), config(summary="late"))
-    assert NEOVATE.find_config(session._journal) == Config("yolo", ("bash",))
+    assert NEOVATE.facts(session._journal).config == Config("yolo", ("bash",))
     first = session.entry(session.ids[0])
     assert isinstance(first, ConfigChange)
     assert first.config.approval_mode == "yolo"
@@ -345,8 +346,8 @@ def test_the_first_config_line_wins() -> None:
 
 def test_a_config_line_that_lacks_settings_takes_the_defaults() -> None:
     session = opened(config(approvalTools=5, model="x"))
-    assert NEOVATE.find_config(session._journal) == Config()
-    assert NEOVATE.find_config(opened(message("a", None))._journal) == Config()
+    assert NEOVATE.facts(session._journal).config == Config()
+    assert NEOVATE.facts(opened(message("a", None))._journal).config == Config()
 
 
 def test_the_newest_title_outranks_the_summary_and_the_summary_the_first_prompt() -> None:
@@ -493,9 +494,9 @@ def test_each_better_link_has_a_reason() -> None:
 
 def test_a_line_keeps_every_other_byte_when_its_parent_is_changed() -> None:
     line = message("b", "a", 'says "parentUuid":"a"').rstrip(b"\n")
-    changed = NEOVATE.with_parent(line, "z")
+    changed = NEOVATE.with_ids(line, parent="z")
     assert changed == line.replace(b'"parentUuid":"a",', b'"parentUuid":"z",')
-    assert NEOVATE.with_id(line, "y") == line.replace(b'"uuid":"b"', b'"uuid":"y"')
+    assert NEOVATE.with_ids(line, id="y") == line.replace(b'"uuid":"b"', b'"uuid":"y"')
 
 
 def test_recovered_never_lets_a_root_follow_its_own_child() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.conversion.walk import iter_entries
-from sessiontree.core.entries import Config, ForkOrigin
+from sessiontree.core.entries import Config, ForkOrigin, ModeChange
 from sessiontree.core.messages import message_text
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, LossNote, SessionMeta
 from sessiontree.dialects.contract import AS_CLIENT
@@ -23,6 +23,7 @@ from sessiontree.repair import examine
 from sessiontree.session.journal import Journal
 from sessiontree.session.open import open_store
 from sessiontree.session.session import Session
+from sessiontree.stores.contract import read_bytes
 from sessiontree.stores.memory import MemoryStore
 from tests.builders import NOWHERE, examples
 
@@ -35,8 +36,11 @@ PIXEL = "iVBORw0KGgo="
 # Neovate's loading rules (0.28.2), reimplemented without using our own code
 
 
-def loaded(data: bytes) -> list[dict[str, Any]]:
-    """The result of `loadSessionMessages` of 0.28: any bad line throws, responses with open calls are dropped."""
+def loaded(data: bytes, leaf: str | None = None) -> list[dict[str, Any]]:
+    """The result of `loadSessionMessages` of 0.28: any bad line throws, responses with open calls are dropped.
+
+    It always starts at the last message; a `leaf` shows what it would load if that were the last one.
+    """
 
     def refuse(constant: str) -> None:
         raise ValueError(f"{constant} is no JSON")
@@ -45,7 +49,7 @@ def loaded(data: bytes) -> list[dict[str, Any]]:
     messages = [line for line in lines if line["type"] == "message"]
     by_uuid = {line["uuid"]: line for line in messages}
     on_path: set[str] = set()
-    current = messages[-1] if messages else None
+    current = by_uuid[leaf] if leaf is not None else messages[-1] if messages else None
     while current is not None:
         assert current["uuid"] not in on_path, "the client hangs"
         on_path.add(current["uuid"])
@@ -570,11 +574,11 @@ def test_a_compaction_may_keep_from_a_metadata_line_on() -> None:
 # The current entry, and the origin
 
 
-def test_the_last_line_written_is_the_clients_leaf_and_another_leaf_is_a_metadata_line() -> None:
+def test_another_leaf_than_the_last_message_is_a_metadata_line() -> None:
     writer = Writer().chain(user("a"), user("b")).chain(user("c"), parent="a")
     assert list(writer.encoder.epilogue(writer.ids["c"])) == []
     writer.end("b")
-    assert writer.session.leaf == writer.ids["c"]
+    assert writer.session.leaf == writer.ids["b"]
     assert writer.lines[-1]["entry"] == {"targetId": writer.ids["b"], "type": "leaf"}
     assert examine(writer.session) == []
 
@@ -653,52 +657,86 @@ def test_new_entries_without_an_id_get_different_ones() -> None:
     assert examine(writer.session) == []
 
 
-def test_moving_puts_the_line_last_and_leaves_every_other_byte() -> None:
+def test_moving_appends_a_line_that_neovate_ignores() -> None:
     writer = continued(Writer().chain(user("a"), user("b", "中文"), user("c")).end("c"))
-    before = writer.data.split(b"\n")
+    before = writer.data
     target = writer.messages[1]["uuid"]
     writer.add(entry("leaf", "", targetId=target), writer.messages[-1]["uuid"])
-    assert sorted(writer.data.split(b"\n")) == sorted(before)
-    assert writer.data.split(b"\n")[-2] == before[2]
+    assert writer.data.startswith(before)
     assert writer.session.leaf == target
-    assert len(loaded(writer.data)) == 2
-    written_ = writer.add(entry("leaf", "", targetId=target), target)
-    assert (written_.rewrite, list(written_.lines)) == (None, [])
+    assert len(loaded(writer.data)) == 3
+    # Commands of Neovate that continue from the uuid of the last line continue from the target as well.
+    assert writer.lines[-1]["uuid"] == target
+    again = writer.add(entry("leaf", "", targetId=target), target)
+    assert (again.rewrite, list(again.lines)) == (None, [])
 
 
-def test_moving_back_and_forth_keeps_the_conversation_in_order() -> None:
+def test_neovate_follows_a_move_with_the_next_message() -> None:
     writer = continued(Writer().chain(*(user(id, id) for id in "abcd")).end("d"))
-    a, b, c, d = (line["uuid"] for line in writer.messages)
-    for target in (b, d):
+    _, b, c, d = (line["uuid"] for line in writer.messages)
+    for target in (b, d, b):
         writer.add(entry("leaf", "", targetId=target), d)
     assert [line["content"] for line in loaded(writer.data)] == ["a", "b", "c", "d"]
-    writer.add(entry("leaf", "", targetId=b), d)
-    writer.add(user("e", "e"), c)
-    assert [line["content"] for line in loaded(writer.data)] == ["a", "b", "c", "e"]
-    assert a
+    writer.add(user("e", "e"), b)
+    assert [line["content"] for line in loaded(writer.data)] == ["a", "b", "e"]
+    assert [message_text(message) for message in writer.session.context(c).messages] == ["a", "b", "c"]
+    assert examine(writer.session) == []
 
 
-def test_a_root_that_was_moved_after_its_children_is_not_a_false_root() -> None:
-    writer = continued(Writer().chain(user("a"), user("b"), entry("session_info", "n", name="N")).end("b"))
-    writer.add(entry("leaf", "", targetId=writer.messages[0]["uuid"]), writer.messages[1]["uuid"])
-    assert {finding.rule.id for finding in examine(writer.session)} == {"forward-reference"}
+def test_a_metadata_line_after_a_move_belongs_to_the_new_branch() -> None:
+    items = [user("a"), entry("mode_change", "m", mode="plan"), user("b")]
+    writer = continued(Writer().chain(*items).end("b"))
+    a = writer.messages[0]["uuid"]
+    writer.add(entry("leaf", "", targetId=a), writer.messages[-1]["uuid"])
+    writer.add(entry("mode_change", "n", mode="ask"), a)
+    session = writer.session
+    session.append("user", "c")
+    assert [each.mode for each in session.path() if isinstance(each, ModeChange)] == []
+    history = NEOVATE.find_history(session.journal, session.node_of(session.leaf), AS_CLIENT)
+    modes = [each.fields["mode"] for each in NEOVATE.decode(session.journal, history) if each.kind == "mode_change"]
+    assert modes == ["ask"]
 
 
-def test_of_two_lines_with_one_uuid_only_the_last_moves() -> None:
-    line = json.loads(written(user("a", "one")).data.split(b"\n")[1])
-    lines = [line, {**line, "content": "two"}, {**line, "uuid": "z", "parentUuid": line["uuid"]}]
-    writer = Writer(META, b"".join(json.dumps(each).encode() + b"\n" for each in lines))
-    writer.add(entry("leaf", "", targetId=line["uuid"]), "z")
-    assert [each["content"] for each in writer.messages] == ["one", "one", "two"]
-    assert writer.session.leaf == line["uuid"]
+def test_a_file_that_an_older_version_rewrote_for_a_move_reads_as_before() -> None:
+    writer = Writer().chain(user("a", "a"), user("b", "b")).end("b")
+    first, second = writer.messages
+    moved = [*(line for line in writer.lines if line["type"] != "message"), second, first]
+    session = Writer(META, b"".join(json.dumps(line).encode() + b"\n" for line in moved)).session
+    assert session.leaf == first["uuid"]
+    assert {finding.rule.id for finding in examine(session)} == {"forward-reference"}
 
 
-def test_before_the_first_message_cannot_be_expressed() -> None:
+def test_before_the_first_message() -> None:
     writer = continued(EXISTING)
     found = writer.add(entry("leaf", "", targetId=None), EXISTING.messages[-1]["uuid"])
-    assert "dropped" in {note.kind for note in found.notes}
     assert found.rewrite is None
     assert writer.lines[-1]["entry"] == {"targetId": None, "type": "leaf"}
+    assert writer.session.leaf is None
+    writer.add(user("x", "new root"), None)
+    assert [line["content"] for line in loaded(writer.data)] == ["new root"]
+    assert examine(writer.session) == []
+
+
+@examples(60)
+@given(steps=st.lists(st.tuples(st.sampled_from(["say", "move", "reset"]), st.integers(0, 30)), max_size=25))
+def test_after_any_moves_every_branch_reads_from_root_to_leaf(steps: list[tuple[str, int]]) -> None:
+    session = Writer().chain(user("a", "0")).end("a").session
+    paths: dict[str | None, list[str]] = {None: [], session.leaf: ["0"]}
+    for number, (step, choice) in enumerate(steps, 1):
+        if step == "say":
+            before = paths[session.leaf]
+            paths[session.append("user", str(number)).id] = [*before, str(number)]
+        elif step == "reset":
+            session.reset()
+        else:
+            session.move(list(paths)[choice % len(paths)])
+    data = read_bytes(session.journal.store, 0, session.journal.size)
+    reopened = open_store(MemoryStore(data))
+    assert reopened.leaf == session.leaf
+    for leaf, texts in list(paths.items())[1:]:
+        assert [message_text(message) for message in reopened.context(leaf).messages] == texts
+        assert [line["content"] for line in loaded(data, leaf)] == texts
+    assert examine(reopened) == []
 
 
 def test_settings_are_changed_on_the_first_line_and_keep_what_we_do_not_know() -> None:

@@ -29,12 +29,12 @@ from sessiontree.dialects.omp import (
     blob_folder,
     bucket_name,
     is_title_slot,
-    is_truncated,
     parent_session_kind,
 )
 from sessiontree.dialects.pi import PI
-from sessiontree.session.open import detect, open_store
+from sessiontree.session.open import open_store
 from sessiontree.session.session import Session
+from sessiontree.sources.detect import detect
 from sessiontree.stores.memory import MemoryStore
 from sessiontree.testing.dialects import check_dialect
 from tests.builders import NOWHERE, entry, header, json_line, message_line
@@ -544,11 +544,6 @@ def test_blobs_are_next_to_the_sessions_folder(path: str) -> None:
 @pytest.mark.parametrize("path", ["/elsewhere/s.jsonl", "s.jsonl", "/", ""])
 def test_a_file_elsewhere_has_no_folder_of_blobs(path: str) -> None:
     assert blob_folder(path) is None
-
-
-def test_a_truncated_text_is_recognized_by_its_notice() -> None:
-    assert is_truncated("long\n\n[Session persistence truncated large content]")
-    assert not is_truncated("[Session persistence truncated large content] is what it says")
 
 
 @pytest.mark.parametrize(

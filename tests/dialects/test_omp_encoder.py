@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import sessiontree
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, SessionMeta
 from sessiontree.dialects.omp import OMP, is_title_slot
-from sessiontree.dialects.omp.detect import render_slot
+from sessiontree.dialects.omp.header import render_slot
 from sessiontree.dialects.pi import PI
 from sessiontree.session.journal import Journal
 from sessiontree.stores.memory import MemoryStore
@@ -138,13 +138,29 @@ def test_renaming_overwrites_the_slot_in_place_and_adds_an_entry() -> None:
     assert (change["type"], change["parentId"], change["title"]) == ("title_change", "a", "另一个名字")
     assert change["source"] == "user"
     journal = journal_of(renamed(data, "另一个名字"))
-    assert OMP.find_title(journal) == "另一个名字"
+    assert OMP.facts(journal).title == "另一个名字"
     assert journal.problems() == []
+
+
+def test_entries_that_are_appended_together_overwrite_the_slot_too(tmp_path: Path) -> None:
+    file = tmp_path / "named.jsonl"
+    before = EncodedSession("omp", [(message("a"), None)], start=NAMED).data
+    file.write_bytes(before)
+    with sessiontree.open(file, home=tmp_path) as session:
+        ids = session.append_all([CanonicalEntry("session_info", {"name": "new"}), message("", content="more")])
+        assert session.name == "new"
+    after = file.read_bytes()
+    slot = json.loads(after[:256])
+    assert (slot["title"], slot["source"]) == ("new", "user")
+    assert after[256 : len(before)] == before[256:]
+    assert [json.loads(line)["type"] for line in after[len(before) :].splitlines()] == ["title_change", "message"]
+    with sessiontree.open(file, home=tmp_path) as session:
+        assert (session.name, session.leaf, session.problems) == ("new", ids[-1], [])
 
 
 def test_removing_the_name_empties_the_slot() -> None:
     data = EncodedSession("omp", [(message("a"), None)], start=NAMED).data
-    assert OMP.find_title(journal_of(renamed(data, ""))) is None
+    assert OMP.facts(journal_of(renamed(data, ""))).title is None
 
 
 def test_a_file_without_a_slot_is_rewritten_with_only_a_new_header() -> None:
@@ -163,14 +179,14 @@ def test_a_file_without_a_slot_is_rewritten_with_only_a_new_header() -> None:
     assert {**head, "title": "old"} == {**json.loads(lines[0]), "titleSource": "user"}
     assert head["title"] == "new"
     assert json.loads(written.rewrite[4])["type"] == "title_change"
-    assert OMP.find_title(journal_of(renamed(data, "new"))) == "new"
+    assert OMP.facts(journal_of(renamed(data, "new"))).title == "new"
 
 
 def test_a_slot_of_an_unusual_size_is_never_overwritten_in_place() -> None:
     slot = b'{"type":"title","v":1,"title":"old","updatedAt":"t","pad":""}\n'
     data = slot + header() + message_line("a")
     journal = journal_of(renamed(data, "new"))
-    assert OMP.find_title(journal) == "new"
+    assert OMP.facts(journal).title == "new"
     assert journal.header is not None
     assert next(each.id for each, _ in decoded(journal)) == "a"
     assert rename(data, "again").overwrite is None
@@ -196,9 +212,9 @@ def test_a_session_is_renamed_where_oh_my_pi_looks(tmp_path: Path) -> None:
 
 
 def test_other_entries_are_appended_as_one_line() -> None:
-    assert OMP.one_line_per_entry
-    assert OMP.encoder_types == {"session_info"}
-    assert PI.encoder_types == frozenset()
+    assert OMP.traits.one_line_per_entry
+    assert OMP.traits.encoder_types == {"session_info"}
+    assert PI.traits.encoder_types == frozenset()
 
 
 # Its own entry types and roles
@@ -243,7 +259,7 @@ def test_a_system_prompt_is_stored_where_oh_my_pi_ignores_it() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "what"),
-    [("context_edit", "changed"), ("config", "aside"), ("worktree", "aside"), ("file_snapshot", "aside")],
+    [("context_edit", "aside"), ("config", "aside"), ("worktree", "aside"), ("file_snapshot", "aside")],
 )
 def test_types_that_oh_my_pi_does_not_know_stay_as_lines_and_are_noted(kind: str, what: str) -> None:
     encoded = EncodedSession("omp", chained(message("a"), new_entry(kind, "b", targetId="a", replacement=None)))
@@ -288,8 +304,8 @@ def test_the_title_slot_is_not_decoded() -> None:
 def test_a_short_summary_is_shown_but_is_not_a_given_title() -> None:
     compacted = entry("compaction", "b", "a", summary="s", shortSummary="In short", firstKeptEntryId="a")
     journal = journal_of(header() + message_line("a") + compacted)
-    assert OMP.find_title(journal) == "In short"
-    assert OMP.find_given_title(journal) is None
+    assert OMP.facts(journal).title == "In short"
+    assert OMP.facts(journal).given_title is None
 
 
 def test_messages_encoded_for_pi_get_oh_my_pis_roles_back() -> None:

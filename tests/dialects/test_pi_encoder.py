@@ -16,7 +16,7 @@ from sessiontree.dialects.contract import AS_CLIENT
 from sessiontree.dialects.pi import PI
 from sessiontree.errors import UsageError
 from sessiontree.session.journal import Journal
-from sessiontree.session.open import detect
+from sessiontree.sources.detect import detect
 from sessiontree.stores.memory import MemoryStore
 from tests.builders import TIME, entry, examples, header, json_line, message_line
 from tests.dialects.sessions import (
@@ -110,12 +110,12 @@ def test_a_file_written_again_in_its_own_dialect_gives_the_same_context_and_stat
     dialect = detect(data, name)
     journal = journal_of(data, dialect)
     leaf = dialect.find_leaf(journal, AS_CLIENT)
-    start = SessionMeta(META.id, META.timestamp, "/tmp", title=dialect.find_given_title(journal))
+    start = SessionMeta(META.id, META.timestamp, "/tmp", title=dialect.facts(journal).given_title)
     encoded = EncodedSession(dialect.name, decoded(journal), None if leaf is None else journal.tree.ids[leaf], start)
     again = encoded.journal()
     if name not in WITH_REDACTED_THINKING:
         assert context_of(again) == context_of(journal)
-    assert dialect.find_title(again) == dialect.find_title(journal)
+    assert dialect.facts(again).title == dialect.facts(journal).title
     assert encoded.decoded()[: len(journal)] == decoded(journal)
 
 

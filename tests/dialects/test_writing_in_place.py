@@ -150,7 +150,7 @@ def test_an_image_is_where_the_client_finds_it(path: Path) -> None:
     data = base64.b64encode(bytes(range(256)) * 20).decode()
     session.append(role="user", content=[{"type": "image", "data": data, "mimeType": "image/png"}])
     session.close()
-    knows_blobs = session.dialect.uses_home_blobs or session.dialect.blob_folder(session.location) is not None
+    knows_blobs = session.dialect.traits.uses_home_blobs or session.dialect.blob_folder(session.location) is not None
     assert (data in path.read_text()) != knows_blobs
     message = again(path).context().messages[-1]
     assert isinstance(message, User)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 import sessiontree
 from sessiontree.stores.blobs import FileBlobs
@@ -27,10 +28,17 @@ def append_forever(path: str, writer: str) -> None:
 
 
 def append_some(path: str, writer: str, count: str) -> None:
+    """Wait for a line on stdin, append, and report all ids and then the longest wait in seconds."""
     session = sessiontree.open(path, durability="system")
     branch = session.branch()
+    report("ready")
+    sys.stdin.readline()
+    ids, longest = [], 0.0
     for number in range(int(count)):
-        report(branch.append("user", f"{writer} {number}").id)
+        start = time.monotonic()
+        ids.append(branch.append("user", f"{writer} {number}").id)
+        longest = max(longest, time.monotonic() - start)
+    report("\n".join([*ids, str(longest)]))
 
 
 def fork_forever(path: str) -> None:

@@ -200,18 +200,15 @@ def test_a_replaced_file_survives_a_power_cut_as_new_with_the_old_as_backup(tmp_
     path = tmp_path / "s.jsonl"
     path.write_bytes(b"old\n")
     os_calls = LosingOsCalls()
-    backup = FileStore(path, os_calls=os_calls).replace([b"new\n"], 4)
+    backup = FileStore(path, os_calls=os_calls).replace([b"new\n"], expected_size=4)
     os_calls.cut_power(str(tmp_path))
     assert path.read_bytes() == b"new\n"
     assert Path(backup).read_bytes() == b"old\n"
 
 
 def put_over(store: FileStore, data: bytes, expected: bytes) -> None:
-    store.lock()
-    try:
+    with store.exclusive():
         store.overwrite(0, data, expected)
-    finally:
-        store.unlock()
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
@@ -224,7 +221,7 @@ def test_an_overwrite_that_fails_changes_no_byte_and_is_raised_until_resolved(pa
         put_over(store, b"XXXX", before[:4])
     assert path.read_bytes() == before
     with pytest.raises(WriteError, match="earlier write failed"):
-        store.lock()
+        put_over(store, b"XXXX", before[:4])
     store.resolve()
     put_over(store, b"XXXX", before[:4])
     assert path.read_bytes() == b"XXXX" + before[4:]

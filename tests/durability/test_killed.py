@@ -160,7 +160,9 @@ def test_a_killed_installation_leaves_no_partial_file_where_an_agent_looks(tmp_p
 
 
 @pytest.mark.parametrize(("processes", "entries"), [(3, 200), pytest.param(8, 1000, marks=pytest.mark.slow)])
-def test_processes_that_append_to_one_file_lose_no_entry(tmp_path: Path, processes: int, entries: int) -> None:
+def test_processes_that_append_to_one_file_lose_no_entry_and_wait_less_than_a_second(
+    tmp_path: Path, processes: int, entries: int
+) -> None:
     path = tmp_path / "s.jsonl"
     first = sessiontree.create(cwd="/", path=path)
     first.append("user", "start")
@@ -168,17 +170,26 @@ def test_processes_that_append_to_one_file_lose_no_entry(tmp_path: Path, process
     children = [
         subprocess.Popen(
             [sys.executable, "-m", "tests.durability.children", "append_some", str(path), f"w{number}", str(entries)],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=Path(__file__).parents[2],
         )
         for number in range(processes)
     ]
+    for child in children:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"ready\n"
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write(b"go\n")
+        child.stdin.flush()
     outputs = [child.communicate(timeout=200)[0].decode().split() for child in children]
     assert [child.returncode for child in children] == [0] * processes
     session = sessiontree.open(path)
     assert session.problems == []
     assert len(session) == 1 + processes * entries
-    for ids in outputs:
+    for *ids, longest in outputs:
         assert len(ids) == entries
         assert [session.parent(id) for id in ids[1:]] == ids[:-1]
         assert session.path_ids(ids[-1])[-entries:] == ids
+        assert float(longest) < 1

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import sessiontree
-from sessiontree.agent.tools.registry import load_tools
+from sessiontree.agent.tools.base import load_tools
 from sessiontree.core.messages import ToolCall
 from sessiontree.explore import Exploration, explore
 from sessiontree.explore.state import ExplorationState, find_exploration

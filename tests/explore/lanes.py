@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import sessiontree
-from sessiontree.agent.tools.base import Changes, Plan, ToolContext, ToolOutput
-from sessiontree.agent.tools.registry import Tools
+from sessiontree.agent.tools.base import Changes, Plan, ToolContext, ToolOutput, Tools
 from sessiontree.conversion.install import Request as Conversion
 from sessiontree.conversion.install import carry_out, make_plan
 from sessiontree.core.jsonio import JsonObject

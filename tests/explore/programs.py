@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import sessiontree
-from sessiontree.models.script import ScriptTurn
+from sessiontree.cli import main
+from sessiontree.models.scripted import ScriptTurn
 from sessiontree.session.session import Session
 from tests.chat.terminals import SECONDS, Place, Terminal, call, turn
 from tests.explore.repos import make_repository, work_in
 
 MODELS = ("anthropic:claude-opus-5", "openai:gpt-5", "anthropic:claude-sonnet-5", "openai-chat:gpt-5-mini")
 SUBCOMMANDS = ("start", "resume", "list", "compare", "keep", "merge", "drop", "diff")
+READERS = {"doctor", "tree", "explore compare", "explore list"}
+"""Commands that only read."""
 WORDS = ("alpha", "beta", "gamma", "delta")
 
 
@@ -56,6 +63,8 @@ class Repository(Place):
         return str(path)
 
     def sessiontree(self, *arguments: str, more: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        if READERS & {arguments[0], " ".join(arguments[:2])}:
+            return self._in_process(arguments, {**self.environment, **(more or {})})
         return subprocess.run(
             [sys.executable, "-m", "sessiontree", *arguments],
             stdin=subprocess.DEVNULL,
@@ -66,6 +75,20 @@ class Repository(Place):
             timeout=SECONDS * 2,
             check=False,
         )
+
+    def _in_process(self, arguments: Sequence[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+        """Run a command in this process: it starts nothing and leaves nothing, so a process of its own is only slow."""
+        out, err = io.TextIOWrapper(io.BytesIO(), "utf-8", newline=""), io.StringIO()
+        with (
+            mock.patch.dict(os.environ, environment, clear=True),
+            contextlib.chdir(self.project),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            code = main(arguments)
+            out.flush()
+        printed = out.buffer.getvalue().decode()
+        return subprocess.CompletedProcess(list(arguments), code, printed, err.getvalue())
 
     def explore(self, *arguments: str, more: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         return self.sessiontree("explore", *explore_words(self.location, arguments), more=more)

@@ -96,7 +96,7 @@ def test_lanes_of_one_prompt_are_found_in_the_tree_in_the_list_and_in_chat(place
     typed = "/tree\n\n/branch\n/switch\n\n/quit\n"
     model = scripted(place, turn("Three."))
     chat = place.run("--session", place.location, "--model", model, typed=typed, more={"COLUMNS": "90"}).out
-    assert re.search(r"○ \w{8} +user .*\[lane 1 · demo · left\]  \d", chat)
+    assert re.search(r"○[ │]* \w{8} +user .*\[lane 1 · demo · left\]  \d", chat)
     assert re.search(r"●  \w{8}  lane 2 · demo · kept  ", chat)
     assert re.search(r"1\S* +\w{8}  lane 1 · demo · left  Done", chat), "where a branch is chosen"
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import sessiontree
 from sessiontree.agent.limits import RunUsage
-from sessiontree.agent.tools.registry import Tools
+from sessiontree.agent.tools.base import Tools
 from sessiontree.core.messages import Cost, Usage
 from sessiontree.explore import Bounds, explorations, explore, resume
 from sessiontree.explore.budget import Budget, Reservation

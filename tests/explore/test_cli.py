@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import sessiontree
@@ -28,34 +29,49 @@ def place(tmp_path: Path) -> Repository:
     return Repository(tmp_path)
 
 
+@pytest.fixture(scope="module")
+def untouched(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    """One for all tests of commands that must not write."""
+    return Repository(tmp_path_factory.mktemp("untouched"))
+
+
+@pytest.fixture(scope="module")
+def explored(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    """A repository with an exploration of two lanes that has ended; tests restore its session file."""
+    place = Repository(tmp_path_factory.mktemp("explored"))
+    place.run_json("count", "--model", "demo", "--n", "2")
+    return place
+
+
 @pytest.fixture
 def server() -> Iterator[ModelServer]:
     with ModelServer(turns()) as server:
         yield server
 
 
-TREE = """
-● user What shall we do?
-● assistant Try several ways.
-├─○ user Write gamma. [lane 3 · claude-sonnet-5 · dropped]
-│ ○ assistant I write gamma. → write
-│ ○ toolResult created gamma.txt (1 line, 6 bytes)
-│ ○ assistant I look. → read
-│ ○ toolResult gamma
-│ ○ assistant There is gamma now.
-├─○ user Write beta. [lane 2 · gpt-5 · merged]
-│ ○ assistant I write beta. → write
-│ ○ toolResult created beta.txt (1 line, 5 bytes)
-│ ○ assistant I look. → read
-│ ○ toolResult beta
-│ ○ assistant There is beta now. ⇢ merge
-├─○ user Write alpha. [lane 1 · claude-opus-5 · merged]
-│ ○ assistant I write alpha. → write
-│ ○ toolResult created alpha.txt (1 line, 6 bytes)
-│ ○ assistant I look. → read
-│ ○ toolResult alpha
-│ ○ assistant There is alpha now.
-│ ◇ merge ⇠ Another branch of this conversation was merged here
+BRANCHES = """
+○ user Write alpha. [lane 1 · claude-opus-5 · merged]
+○ assistant I write alpha. → write
+○ toolResult created alpha.txt (1 line, 6 bytes)
+○ assistant I look. → read
+○ toolResult alpha
+○ assistant There is alpha now.
+◇ merge ⇠ Another branch
+
+○ user Write beta. [lane 2 · gpt-5 · merged]
+○ assistant I write beta. → write
+○ toolResult created beta.txt (1 line, 5 bytes)
+○ assistant I look. → read
+○ toolResult beta
+○ assistant There is beta now. ⇢ merge
+
+○ user Write gamma. [lane 3 · claude-sonnet-5 · dropped]
+○ assistant I write gamma. → write
+○ toolResult created gamma.txt (1 line, 6 bytes)
+○ assistant I look. → read
+○ toolResult gamma
+○ assistant There is gamma now.
+
 ● user Write delta. [lane 4 · gpt-5-mini · kept]
 ● assistant I write delta. → write
 ● toolResult created delta.txt (1 line, 6 bytes)
@@ -108,7 +124,9 @@ def test_four_models_in_four_worktrees_compared_two_merged_one_dropped_one_kept(
     lanes = find_exploration(fresh).lanes
     assert [lane.verdict and lane.verdict.verdict for lane in lanes] == ["merged", "merged", "dropped", "kept"]
     assert git(place.project, "show", f"{lanes[2].saved}:gamma.txt") == "gamma"
-    assert in_blocks(drawn(place)) == in_blocks(TREE.strip().splitlines())
+    first, fork, *rows = drawn(place)
+    assert (first, fork) == ("● user What shall we do?", "●─╮ assistant Try several ways.")
+    assert in_branches(rows) == sorted(branch.splitlines() for branch in BRANCHES.strip().split("\n\n"))
     examined = place.sessiontree("doctor", place.location)
     assert examined.returncode == 0
     assert "no problems found" in examined.stdout
@@ -125,25 +143,25 @@ def drawn(place: Repository) -> list[str]:
     for line in shown.splitlines():
         line = re.sub(r"\s+\d\d:\d\d$", "", line)
         line = re.sub(r"(?<=⇢ )[0-9a-f]{8}", "merge", line)
-        line = re.sub(r"[0-9a-f]{8}", "", line).split(". W")[0]
+        line = re.sub(r"[0-9a-f]{8}", "", line)
+        line = re.sub(r"(?<=⇠)( +Another branch).*", r"\1", line)  # as much as fits
         lines.append(re.sub(r"(?<=\S) +", " ", line).rstrip())
     return lines
 
 
-def in_blocks(lines: list[str]) -> list[list[str]]:
-    """The drawn rows of each branch, sorted, because the order in which lanes end differs."""
-    blocks: list[list[str]] = [[]]
-    for line in lines:
-        if line.startswith("├") or (line.startswith("●") and blocks[-1][:1] and blocks[-1][0].startswith("├")):
-            blocks.append([])
-        blocks[-1].append(line)
-    return [blocks[0], *sorted(blocks[1:-1]), blocks[-1]]
+def in_branches(rows: list[str]) -> list[list[str]]:
+    """The rows of each branch without its lines, sorted, because the order in which lanes start and end differs."""
+    branches: list[list[str]] = []
+    for row in rows:
+        text = " ".join(re.sub("[│─├┤┬┴┼╭╮╰╯]", "", row).split())
+        if text[1:].startswith(" user "):
+            branches.append([])
+        branches[-1].append(text)
+    return sorted(branches)
 
 
-def test_json_streams_events_and_ends_with_the_results(place: Repository, server: ModelServer) -> None:
-    done = place.explore(
-        "--prompts", place.prompts(WORDS[:2]), *model_arguments(MODELS[:2]), "--json", more=server.environment()
-    )
+def test_json_streams_events_and_ends_with_the_results(place: Repository) -> None:
+    done = place.explore("--prompts", place.prompts(WORDS[:2]), "--model", scripted(place, *turns()), "--json")
     objects = [json.loads(line) for line in done.stdout.splitlines()]
     assert all(one["schemaVersion"] == 1 for one in objects)
     *events, last = objects
@@ -244,17 +262,17 @@ def test_blocks_of_a_file_are_prompts_of_several_lines(place: Repository) -> Non
     ],
 )
 def test_invalid_arguments_are_refused_in_one_line_and_nothing_is_written(
-    place: Repository, arguments: list[str], code: int, words: str
+    untouched: Repository, arguments: list[str], code: int, words: str
 ) -> None:
-    (place.project.parent / "two.txt").write_text("one\ntwo\n")
-    before = Path(place.location).read_bytes()
+    (untouched.project.parent / "two.txt").write_text("one\ntwo\n")
+    before = Path(untouched.location).read_bytes()
     is_new = not {"resume", "keep", "--compare"} & set(arguments)
-    done = place.explore(*arguments, *(["--model", "demo"] if is_new else []))
+    done = untouched.explore(*arguments, *(["--model", "demo"] if is_new else []))
     assert done.returncode == code, done.stderr
     assert words in done.stderr
     assert done.stderr.count("\n") == 1
     assert done.stdout == ""
-    assert Path(place.location).read_bytes() == before
+    assert Path(untouched.location).read_bytes() == before
 
 
 @pytest.mark.parametrize(
@@ -273,15 +291,14 @@ def test_invalid_arguments_are_refused_in_one_line_and_nothing_is_written(
     ],
 )
 def test_an_option_of_another_subcommand_is_refused_and_nothing_is_done(
-    place: Repository, arguments: list[str], words: str
+    explored: Repository, arguments: list[str], words: str
 ) -> None:
-    place.run_json("count", "--model", "demo", "--n", "2")
-    before, files = Path(place.location).read_bytes(), contents(place.project)
-    done = place.explore(*arguments)
+    before, files = Path(explored.location).read_bytes(), contents(explored.project)
+    done = explored.explore(*arguments)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert words in done.stderr
-    assert Path(place.location).read_bytes() == before
-    assert contents(place.project) == files
+    assert Path(explored.location).read_bytes() == before
+    assert contents(explored.project) == files
 
 
 @pytest.mark.parametrize(
@@ -298,18 +315,19 @@ def test_an_option_of_another_subcommand_is_refused_and_nothing_is_done(
     ],
 )
 def test_mode_flags_of_earlier_versions_work_and_name_the_new_form(
-    place: Repository, old: list[str], new: list[str]
+    explored: Repository, old: list[str], new: list[str]
 ) -> None:
-    place.run_json("count", "--model", "demo", "--n", "2")
-    run = find_exploration(place.opened()).run
+    run = find_exploration(explored.opened()).run
     old, new = ([run if word == "RUN" else word for word in words] for words in (old, new))
-    before = Path(place.location).read_bytes()
-    done = place.explore(*old)
+    file = Path(explored.location)
+    before = file.read_bytes()
+    done = explored.explore(*old)
+    file.write_bytes(before)
+    again = explored.explore(*new)
+    file.write_bytes(before)
     first, *others = done.stderr.splitlines()
-    words = shlex.join(["explore", *explore_words(place.location, new)])
+    words = shlex.join(["explore", *explore_words(explored.location, new)])
     assert first == f"sessiontree: {old[0]} is deprecated; use `sessiontree {words}`"
-    Path(place.location).write_bytes(before)
-    again = place.explore(*new)
     assert again.returncode == done.returncode
     if "--keep-worktrees" not in old and old[0] not in ("--merge", "--keep"):  # these print the ids of new entries
         assert (again.stdout, again.stderr.splitlines()) == (done.stdout, others)
@@ -452,8 +470,9 @@ def test_a_program_that_is_terminated_leaves_lanes_that_can_be_resumed(place: Re
 # On a terminal
 
 
-def test_the_table_is_drawn_in_place_and_a_lane_is_kept_at_the_end(place: Repository, server: ModelServer) -> None:
-    with place.terminal("--prompts", place.prompts(), *model_arguments(), more=server.environment()) as terminal:
+def test_the_table_is_drawn_in_place_and_a_lane_is_kept_at_the_end(place: Repository) -> None:
+    slow = [msgspec.structs.replace(one, first_delay=0.3) for one in turns()]
+    with place.terminal("--prompts", place.prompts(), "--model", scripted(place, *slow)) as terminal:
         terminal.wait_for("Ctrl-C: stop a lane")
         terminal.wait_for("│ There is alpha now.")
         terminal.wait_for("decide later]")
@@ -469,7 +488,7 @@ def test_the_table_is_drawn_in_place_and_a_lane_is_kept_at_the_end(place: Reposi
         terminal.answer("keep 2")
         terminal.wait_for("kept: 2")
         assert terminal.end() == 0
-    assert "\x1b[6A" in terminal.raw, "the table of four lanes, with its two other lines, is written over itself"
+    assert "\x1b[7A" in terminal.raw, "the table of four lanes, with its three other lines, is written over itself"
     assert (place.project / "beta.txt").read_text() == "beta\n"
     assert message_text(place.opened().context().messages[-1]) == "There is beta now."
 
@@ -532,9 +551,8 @@ def test_ctrl_c_asks_which_lane_to_stop_and_twice_stops_all(place: Repository) -
     assert [one["state"] for one in place.run_json("compare")["results"]] == ["stopped"] * 3
 
 
-def test_chat_explores_and_moves_to_the_kept_branch(place: Repository, server: ModelServer) -> None:
-    arguments = ["--session", place.location, "--model", MODELS[0]]
-    with Terminal(place, arguments, server.environment()) as terminal:
+def test_chat_explores_and_moves_to_the_kept_branch(place: Repository) -> None:
+    with Terminal(place, ["--session", place.location, "--model", scripted(place, *turns())]) as terminal:
         terminal.enter('/explore 1 "Write gamma."')
         terminal.wait_for("decide later]")
         terminal.answer("keep 1")

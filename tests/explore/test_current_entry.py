@@ -20,14 +20,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sessiontree
-from sessiontree.agent.tools.registry import Tools
+from sessiontree.agent.tools.base import Tools
 from sessiontree.archive.truncate import truncate
 from sessiontree.branches.leave import leave
 from sessiontree.conversion.install import Request, carry_out, make_plan
 from sessiontree.core.jsonio import render_json
 from sessiontree.core.messages import message_text
 from sessiontree.dialects.contract import AS_CLIENT
-from sessiontree.dialects.native.dialect import BOOKKEEPING
+from sessiontree.dialects.pi.encoder import BOOKKEEPING
 from sessiontree.dialects.side_branches import STARTS
 from sessiontree.explore import LaneEvent, resume
 from sessiontree.explore.decisions import keep
@@ -52,7 +52,7 @@ CHILD = """
 import asyncio, sys
 from pathlib import Path
 import sessiontree
-from sessiontree.agent.tools.registry import Tools
+from sessiontree.agent.tools.base import Tools
 from sessiontree.explore import explore
 from sessiontree.explore.task_tool import TaskTool
 from sessiontree.models import ScriptedModel
@@ -403,7 +403,7 @@ def test_the_current_entry_follows_the_documented_rule(dialect: str, steps: list
     grown = Journal(MemoryStore(render_json(header) + b"\n"), shape)
     grown.refresh()
     for end in range(1, len(lines) + 1):
-        grown.store.append(render_json(lines[end - 1]) + b"\n")
+        grown.store.append(render_json(lines[end - 1]) + b"\n", expected_size=grown.store.size())
         grown.refresh()
         leaf = shape.find_leaf(grown, AS_CLIENT)
         assert (None if leaf is None else grown.tree.ids[leaf]) == by_the_book(dialect, lines[:end])

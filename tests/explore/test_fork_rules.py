@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import sessiontree
-from sessiontree.agent.tools.registry import Tools, load_tools
+from sessiontree.agent.tools.base import Tools, load_tools
 from sessiontree.core.messages import Usage, message_text
 from sessiontree.errors import UsageError
 from sessiontree.explore import Bounds, Exploration, Lane, LaneEvent, Rule, explore, resume
@@ -402,11 +402,11 @@ def session_rules(session: Session) -> tuple[Rule, ...]:
 KILLED = """
 import asyncio, sys
 import sessiontree
-from sessiontree.agent.tools.registry import load_tools
+from sessiontree.agent.tools.base import load_tools
 from sessiontree.explore import Rule, explore
 from sessiontree.explore.fork_rules import ForkRules
 from sessiontree.models import ScriptedModel
-from sessiontree.models.script import parse_script
+from sessiontree.models.scripted import parse_script
 
 async def main():
     session = sessiontree.open(sys.argv[1])

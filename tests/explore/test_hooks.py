@@ -13,8 +13,7 @@ import sessiontree
 from sessiontree.agent.async_bridge import in_thread
 from sessiontree.agent.events import AgentEnd, AgentStart, Event
 from sessiontree.agent.loop import Run
-from sessiontree.agent.tools.base import Tool
-from sessiontree.agent.tools.registry import Tools
+from sessiontree.agent.tools.base import Tool, Tools
 from sessiontree.core.messages import message_text
 from sessiontree.explore import Bounds, Exploration, Job, Lane, LaneHook, explorations
 from sessiontree.explore.events import Delivered, LaneMade, LaneRefused

@@ -34,7 +34,7 @@ CHILD = """
 import asyncio, sys
 from pathlib import Path
 import sessiontree
-from sessiontree.agent.tools.registry import Tools
+from sessiontree.agent.tools.base import Tools
 from sessiontree.errors import NotFoundError
 from sessiontree.explore import explore, resume
 from sessiontree.explore.state import find_exploration

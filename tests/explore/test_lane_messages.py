@@ -14,7 +14,7 @@ import pytest
 
 import sessiontree
 from sessiontree.agent.events import ToolEnd
-from sessiontree.agent.tools.registry import Tools
+from sessiontree.agent.tools.base import Tools
 from sessiontree.conversion.install import Request, carry_out, make_plan
 from sessiontree.core.entries import CustomMessage
 from sessiontree.core.messages import CustomText, message_text
@@ -228,11 +228,11 @@ def test_a_sub_agent_sends_and_receives_no_messages_and_its_lane_receives_them_b
 KILLED = """
 import asyncio, sys
 import sessiontree
-from sessiontree.agent.tools.registry import load_tools
+from sessiontree.agent.tools.base import load_tools
 from sessiontree.explore import explore
 from sessiontree.explore.lane_messages import LaneMessages
 from sessiontree.models import ScriptedModel
-from sessiontree.models.script import parse_script
+from sessiontree.models.scripted import parse_script
 
 async def main():
     session = sessiontree.open(sys.argv[1])

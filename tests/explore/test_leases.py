@@ -16,7 +16,7 @@ import pytest
 
 import sessiontree
 from sessiontree.agent.events import ToolStart
-from sessiontree.agent.tools.registry import Tools, load_tools
+from sessiontree.agent.tools.base import Tools, load_tools
 from sessiontree.core.ids import timestamp
 from sessiontree.errors import ConflictError
 from sessiontree.explore import Lane, decisions, explorations, explore, resume
@@ -159,7 +159,7 @@ CHILD = """
 import asyncio, sys
 from pathlib import Path
 import sessiontree
-from sessiontree.agent.tools.registry import Tools, load_tools
+from sessiontree.agent.tools.base import Tools, load_tools
 from sessiontree.explore import resume
 from tests.explore.lanes import Note, Stepping
 

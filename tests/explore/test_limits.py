@@ -12,7 +12,7 @@ import pytest
 
 import sessiontree
 from sessiontree.agent.limits import Limits, RunUsage
-from sessiontree.agent.tools.registry import Tools, load_tools
+from sessiontree.agent.tools.base import Tools, load_tools
 from sessiontree.compaction import Request as SummaryRequest
 from sessiontree.compaction import Summary
 from sessiontree.core.messages import ToolCall, ToolResult, Usage, message_text
@@ -27,7 +27,7 @@ from sessiontree.explore.records import Check, Lease, UsageRecord, iter_records,
 from sessiontree.explore.state import find_exploration
 from sessiontree.explore.task_tool import TaskTool
 from sessiontree.models import Event, Facts, Prices, Request, ScriptedModel, ScriptTurn, TextDelta
-from sessiontree.models.script import ScriptError
+from sessiontree.models.scripted import ScriptError
 from sessiontree.session.session import Branch, Session
 from sessiontree.settings import Compaction, Prune, Settings
 from tests.agent.builders import Workplace, is_alive, pid_in

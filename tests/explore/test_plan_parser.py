@@ -10,7 +10,9 @@ import pytest
 import sessiontree
 from sessiontree.agent.approval import Question, Reply
 from sessiontree.agent.controller import Controller
-from sessiontree.agent.tools.registry import load_tools
+from sessiontree.agent.tools.base import load_tools
+from sessiontree.app.actions.compact import plan_undo_compaction
+from sessiontree.app.actions.contract import MovePlan
 from sessiontree.chat.lane_view import LaneApprover
 from sessiontree.core.entries import ApprovalMode
 from sessiontree.errors import UsageError
@@ -19,7 +21,7 @@ from sessiontree.explore.lane import Lane
 from sessiontree.explore.plan_parser import parse_bounds, parse_prompts, plan_lanes
 from sessiontree.explore.records import LaneRecord, Worktree
 from sessiontree.models import Model, ScriptedModel
-from sessiontree.models.script import ScriptTurn
+from sessiontree.models.scripted import ScriptTurn
 
 
 def model(name: str, number: int) -> Model:
@@ -111,7 +113,8 @@ def test_the_controller_writes_nothing_while_its_session_is_reserved(tmp_path: P
             for work in (
                 lambda: controller.select(session.ids[0]),
                 lambda: controller.switch(session.ids[0]),
-                lambda: controller.compact(),
+                lambda: controller.plan(lambda: plan_undo_compaction(session)),
+                lambda: controller.carry_out(MovePlan(session, None, "undo")),
                 lambda: controller.fork(),
                 lambda: controller.new(),
             ):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import sessiontree
-from sessiontree.agent.tools.registry import Tools
+from sessiontree.agent.tools.base import Tools
 from sessiontree.errors import ModelError, UsageError
 from sessiontree.explore import Bounds, Lane, explore, resume
 from sessiontree.explore.decisions import drop

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 import sessiontree
-from sessiontree.agent.pending import Answered
-from sessiontree.agent.tools.registry import Tools, load_tools
+from sessiontree.agent.tool_calls import Answered
+from sessiontree.agent.tools.base import Tools, load_tools
 from sessiontree.core.messages import message_text
 from sessiontree.errors import NotFoundError, UsageError
 from sessiontree.explore import Bounds, Lane, explorations, explore, resume

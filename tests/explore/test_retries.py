@@ -15,7 +15,7 @@ import sessiontree
 from sessiontree.agent.events import Compacting, Retry
 from sessiontree.agent.limits import Limits
 from sessiontree.agent.loop import run
-from sessiontree.agent.tools.registry import Tools
+from sessiontree.agent.tools.base import Tools
 from sessiontree.compaction import Request as SummaryRequest
 from sessiontree.compaction import Summary
 from sessiontree.core.messages import Assistant, Text, Usage
@@ -26,7 +26,7 @@ from sessiontree.explore.records import UsageRecord, iter_records, write
 from sessiontree.explore.state import find_exploration
 from sessiontree.models import Event, Facts, Prices, Request, ScriptedModel, ScriptTurn, Stop, TextDelta, open_model
 from sessiontree.models.model_summarizer import OpenedModelSummarizer
-from sessiontree.models.script import ScriptError
+from sessiontree.models.scripted import ScriptError
 from sessiontree.session.session import Branch
 from sessiontree.settings import Compaction, Prune, Settings
 from sessiontree.settings import Retry as RetrySettings

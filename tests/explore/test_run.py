@@ -10,7 +10,7 @@ import pytest
 
 import sessiontree
 from sessiontree.agent.events import AgentEnd, Persisted, TextDelta
-from sessiontree.agent.tools.registry import Tools
+from sessiontree.agent.tools.base import Tools
 from sessiontree.core.messages import message_text
 from sessiontree.errors import NotFoundError, UsageError
 from sessiontree.explore import Bounds, Exploration, Job, Lane, explorations, explore

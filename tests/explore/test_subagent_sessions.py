@@ -14,14 +14,14 @@ import pytest
 
 import sessiontree
 from sessiontree.agent.loop import run
-from sessiontree.agent.pending import pending_calls
-from sessiontree.agent.tools.registry import load_tools
+from sessiontree.agent.tool_calls import pending_calls
+from sessiontree.agent.tools.base import load_tools
 from sessiontree.conversion.install import Request, carry_out, make_plan
 from sessiontree.core.messages import message_text
 from sessiontree.explore.subagent_sessions import find_subagent_session, subagent_at
 from sessiontree.explore.task_tool import TaskTool
 from sessiontree.models import ScriptedModel
-from sessiontree.models.script import ScriptCall
+from sessiontree.models.scripted import ScriptCall
 from sessiontree.session.session import Session
 from tests.agent.builders import Workplace, pid_in
 from tests.agent.runs import turn
@@ -32,10 +32,10 @@ import sessiontree
 from sessiontree.agent.loop import run
 from sessiontree.agent.workspace import Workspace
 from sessiontree.agent.tools.base import ToolContext
-from sessiontree.agent.tools.registry import load_tools
+from sessiontree.agent.tools.base import load_tools
 from sessiontree.explore.task_tool import TaskTool
 from sessiontree.models import ScriptedModel
-from sessiontree.models.script import parse_script
+from sessiontree.models.scripted import parse_script
 
 location, home, script = sys.argv[1:]
 tools = load_tools()

@@ -20,9 +20,8 @@ from sessiontree.agent.approval import Reply
 from sessiontree.agent.events import ToolEnd, ToolUpdate, Used
 from sessiontree.agent.limits import Limits
 from sessiontree.agent.loop import Run, run
-from sessiontree.agent.pending import pending_calls
-from sessiontree.agent.tools.base import ToolOutput
-from sessiontree.agent.tools.registry import Tools, load_tools
+from sessiontree.agent.tool_calls import pending_calls
+from sessiontree.agent.tools.base import ToolOutput, Tools, load_tools
 from sessiontree.conversion.install import Request, carry_out, make_plan
 from sessiontree.core.context import Context
 from sessiontree.core.messages import ToolResult, Usage, message_text
@@ -471,10 +470,10 @@ KILLED = """
 import asyncio, sys
 import sessiontree
 from sessiontree.agent.loop import run
-from sessiontree.agent.tools.registry import load_tools
+from sessiontree.agent.tools.base import load_tools
 from sessiontree.explore.task_tool import TaskTool
 from sessiontree.models import Facts, ScriptedModel
-from sessiontree.models.script import parse_script
+from sessiontree.models.scripted import parse_script
 
 session = sessiontree.create(sys.argv[1], path=sys.argv[2])
 session.set_config(approval_mode="yolo")
@@ -601,7 +600,7 @@ import asyncio, sys
 from pathlib import Path
 import sessiontree
 from sessiontree.agent.loop import run
-from sessiontree.agent.tools.registry import Tools
+from sessiontree.agent.tools.base import Tools
 from sessiontree.explore.task_tool import TaskTool
 from sessiontree.core.messages import ToolCall
 from tests.explore.lanes import Note, Stepping

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import sessiontree
-from sessiontree.agent.tools.registry import Tools
+from sessiontree.agent.tools.base import Tools
 from sessiontree.core.messages import ToolResult, Usage, message_text
 from sessiontree.explore import Bounds, Exploration, resume
 from sessiontree.explore.records import UsageRecord, iter_records
@@ -33,7 +33,7 @@ CHILD = """
 import asyncio, sys
 import sessiontree
 from pathlib import Path
-from sessiontree.agent.tools.registry import Tools
+from sessiontree.agent.tools.base import Tools
 from sessiontree.explore import Bounds, Rule, explore
 from sessiontree.explore.fork_rules import ForkRules
 from sessiontree.explore.task_tool import TaskTool
@@ -158,7 +158,7 @@ import asyncio, os, sys
 import sessiontree
 from pathlib import Path
 from sessiontree.agent.loop import overhead_tokens
-from sessiontree.agent.tools.registry import Tools
+from sessiontree.agent.tools.base import Tools
 from sessiontree.compaction import MEASURED
 from sessiontree.compaction.token_estimate import estimated_size
 from sessiontree.errors import NotFoundError

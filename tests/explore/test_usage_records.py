@@ -16,7 +16,7 @@ import pytest
 import sessiontree
 from sessiontree.agent.limits import Limits
 from sessiontree.agent.loop import run
-from sessiontree.agent.tools.registry import Tools
+from sessiontree.agent.tools.base import Tools
 from sessiontree.compaction import Request as SummaryRequest
 from sessiontree.compaction import Summary
 from sessiontree.core.messages import Assistant, Text, Usage
@@ -202,7 +202,7 @@ def test_a_model_that_reports_an_interrupt_as_a_failure_is_not_retried(place: Wo
 TIMED = """
 import asyncio, sys
 import sessiontree
-from sessiontree.agent.tools.registry import Tools
+from sessiontree.agent.tools.base import Tools
 from sessiontree.errors import NotFoundError
 from sessiontree.explore import Bounds, Exploration, explore, resume
 from sessiontree.explore.state import find_exploration

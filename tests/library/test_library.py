@@ -89,7 +89,7 @@ def test_ambiguity_lists_the_candidates(full: World) -> None:
         assert library.find("write the docs").id == IDS[1], "an exact title comes before a part of one"
 
 
-@pytest.mark.parametrize("wanted", ["0a", "nothing like it", "", "0a00000"])
+@pytest.mark.parametrize("wanted", ["0b", "nothing like it", ""])
 def test_no_match_is_an_error(wanted: str, full: World) -> None:
     with full.library() as library, pytest.raises(NotFoundError, match="no session matches"):
         library.find(wanted)

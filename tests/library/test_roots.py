@@ -31,6 +31,7 @@ def test_every_agent_is_searched_in_the_home_folder(tmp_path: Path) -> None:
         ".xcsh/agent/sessions": ("omp",),
         ".neovate/projects": ("neovate",),
         ".takumi/projects": ("neovate",),
+        ".neo/sessions": ("neovate",),
         ".local/share/sessiontree/sessions": ("native",),
     }
     assert folders({}, tmp_path, *places) == places

@@ -16,7 +16,7 @@ import pytest
 from wcwidth import wcswidth
 
 import sessiontree
-from sessiontree.conversion.tools import find_file
+from sessiontree.conversion.tool_mapping import find_file
 from sessiontree.library.aggregate import By, FileCount, Group, Statistics, build_statistics, select_sessions
 from sessiontree.library.session_stats import Numbers
 from sessiontree.views.statistics import bar, csv_rows, draw_statistics

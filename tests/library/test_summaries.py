@@ -14,7 +14,8 @@ from sessiontree.branches.tips import find_tips
 from sessiontree.dialects.contract import SessionFile
 from sessiontree.library import Summary
 from sessiontree.library.summary import cut_at_word, is_meaningful
-from sessiontree.library.summary_reader import WINDOW, read_ends, read_growth, read_summary
+from sessiontree.library.summary_reader import WINDOW, read_ends, read_growth
+from sessiontree.stores.file import FileStore
 from sessiontree.views.json import describe_session
 from tests.library.world import IDS, World, claude_lines, clock, json_lines, pi_lines
 
@@ -22,7 +23,7 @@ CORPUS = Path(__file__).parents[1] / "corpus"
 
 
 def summary_of(path: Path, agent: str) -> Summary:
-    return read_summary(str(path), agent, path.stat().st_size)
+    return read_ends(FileStore(path), agent).summary
 
 
 def write(folder: Path, lines: list[dict[str, object]] | bytes) -> Path:
@@ -90,7 +91,7 @@ def test_a_large_session_is_read_at_its_ends_only(tmp_path: Path) -> None:
     prompts = ["the very first", *("x" * 3000 for _ in range(400)), "the very last"]
     path = write(tmp_path, claude_lines(IDS[0], "/x", prompts))
     size = path.stat().st_size
-    seen = read_ends(str(path), "claude", size)
+    seen = read_ends(FileStore(path), "claude", size)
     assert size > 6 * WINDOW
     assert seen.bytes_read == 2 * WINDOW
     one = seen.summary
@@ -176,7 +177,7 @@ def test_damage_is_marked(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_opened_is_listed_as_damaged(tmp_path: Path) -> None:
-    assert read_summary(str(tmp_path / "gone.jsonl"), "pi", 10).health == "damaged"
+    assert read_ends(FileStore(tmp_path / "gone.jsonl"), "pi", 10).summary.health == "damaged"
 
 
 @pytest.mark.parametrize("path", sorted(CORPUS.rglob("*.jsonl")), ids=lambda path: path.name)
@@ -221,8 +222,8 @@ def test_a_line_that_is_added_to_parallel_results_adds_no_branch(tmp_path: Path)
     lines = raw.splitlines(keepends=True)
     for known in range(1, len(lines)):
         path = write(tmp_path, b"".join(lines[:known]))
-        before = read_ends(str(path), "claude", path.stat().st_size)
+        before = read_ends(FileStore(path), "claude")
         path.write_bytes(raw)
         assert before.state is not None
-        after = read_growth(before.summary, before.state, len(raw), 0, SessionFile())
+        after = read_growth(FileStore(path), before.summary, before.state, len(raw), 0, SessionFile())
         assert after is None or (after.summary.branches, after.summary.exact) == (1, True), known

@@ -13,7 +13,7 @@ from sessiontree.core.messages import User
 from sessiontree.errors import NotFoundError, SummaryError
 from sessiontree.models import ScriptedModel, ScriptTurn, open_model
 from sessiontree.models.model_summarizer import OpenedModelSummarizer, complete_with, summarizer_for
-from sessiontree.models.script import ScriptCall, ScriptError
+from sessiontree.models.scripted import ScriptCall, ScriptError
 from sessiontree.settings import Compaction, Retry, Settings
 from sessiontree.testing.model_server import ModelServer
 

@@ -41,7 +41,7 @@ from sessiontree.models import (
     answer,
     open_model,
 )
-from sessiontree.models.script import ErrorKind, ScriptCall, ScriptError
+from sessiontree.models.scripted import ErrorKind, ScriptCall, ScriptError
 from sessiontree.testing.model_server import ModelServer
 from tests.models.helpers import HELLO, MODELS, PICTURE, READ, ask, ask_server, message, request
 

@@ -30,7 +30,7 @@ from sessiontree.models import (
     with_retries,
 )
 from sessiontree.models.retry import RetryEvent, next_delay
-from sessiontree.models.script import ScriptCall, ScriptError
+from sessiontree.models.scripted import ScriptCall, ScriptError
 from sessiontree.settings import Retry
 from tests.models.helpers import HELLO, ask, message, request
 

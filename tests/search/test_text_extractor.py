@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sessiontree.dialects import texts
+from sessiontree.dialects.texts import Line
 from sessiontree.library.roots import dialect_named
-from sessiontree.search import text_extractor
-from sessiontree.search.file_chunks import CHUNK_BITS, iter_lines, open_file, read_chunk
+from sessiontree.search.file_chunks import CHUNK_BITS, iter_lines, read_chunk
 from sessiontree.search.text_extractor import read_line
-from sessiontree.search.texts import Line, joined_texts
-from sessiontree.search.tokenizer import Terms
+from sessiontree.search.tokenizer import Terms, joined_texts
+from sessiontree.stores.file import FileStore
 
 CORPUS = sorted((Path(__file__).parent.parent / "corpus").rglob("*.jsonl"))
 AGENTS = ("native", "pi", "omp", "claude", "neovate")
@@ -67,7 +67,7 @@ def fields_of(found: list[Line]) -> list[object]:
 def both_ways(raw: bytes, agent: str, monkeypatch: pytest.MonkeyPatch) -> tuple[list[object], list[object]]:
     quickly = fields_of(read_line(raw, agent))
     with monkeypatch.context() as patch:
-        patch.setattr(text_extractor, "_decode_ordinary", text_extractor._decode_odd)
+        patch.setattr(texts, "_decode_ordinary", texts._decode_odd)
         return quickly, fields_of(read_line(raw, dialect_named(agent)))
 
 
@@ -101,13 +101,10 @@ def test_every_line_is_in_the_chunk_that_it_begins_in(
     path = tmp_path_factory.mktemp("chunks") / "lines"
     path.write_bytes(b"\n".join(b"x" * length for length in lengths) + b"\n" * is_ended)
     size = path.stat().st_size
-    descriptor = open_file(str(path))
-    try:
-        lines = list(iter_lines(descriptor, 0, size))
-        for chunk in range(2 + (size >> CHUNK_BITS)):
-            start, block = read_chunk(descriptor, chunk)
-            inside = [(offset, raw) for offset, raw in lines if offset >> CHUNK_BITS == chunk]
-            assert block == b"".join(raw for _, raw in inside)
-            assert not inside or start == inside[0][0]
-    finally:
-        os.close(descriptor)
+    store = FileStore(path)
+    lines = list(iter_lines(store, 0, size))
+    for chunk in range(2 + (size >> CHUNK_BITS)):
+        start, block = read_chunk(store, chunk)
+        inside = [(offset, raw) for offset, raw in lines if offset >> CHUNK_BITS == chunk]
+        assert block == b"".join(raw for _, raw in inside)
+        assert not inside or start == inside[0][0]

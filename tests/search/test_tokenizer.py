@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.core.jsonio import render_json
+from sessiontree.dialects.texts import Line, Text
 from sessiontree.search.matcher import Matcher, RegexFinder
 from sessiontree.search.query import Phrase, Query, Regex, Word
-from sessiontree.search.texts import Line, Text
 from sessiontree.search.tokenizer import Folded, Terms, units
 
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.search.unindexed_scan import Finder, scan_file
+from sessiontree.search.unindexed_scan import Finder, scan_lines
+from sessiontree.stores.file import FileStore
 
 _LETTERS = bytes(b"abcdefgh rste"[byte % 13] for byte in range(256))
 
@@ -32,10 +33,10 @@ def test_a_line_is_found_if_and_only_if_it_has_the_word(needle: bytes, rare: flo
     for end in (b"", b"\n"):
         raw = b"\n".join(lines) + end
         path.write_bytes(raw)
-        found = [line.rstrip(b"\n") for _, line in scan_file(str(path), 0, Finder([needle]))]
+        found = [line.rstrip(b"\n") for _, line in scan_lines(FileStore(path), 0, Finder([needle]))]
         assert found == [line for line in lines if needle in line.lower()]
-        assert all(raw[offset:].startswith(line) for offset, line in scan_file(str(path), 0, Finder([needle])))
-        assert b"".join(line for _, line in scan_file(str(path), 0, None)) == raw
+        assert all(raw[offset:].startswith(line) for offset, line in scan_lines(FileStore(path), 0, Finder([needle])))
+        assert b"".join(line for _, line in scan_lines(FileStore(path), 0, None)) == raw
 
 
 @given(

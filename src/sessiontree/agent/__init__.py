@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sessiontree.agent.loop import Run, run
-    from sessiontree.agent.pending import pending_calls, resolve_pending
+    from sessiontree.agent.tool_calls import pending_calls, resolve_pending
     from sessiontree.explore.start import explore
 
 # Imported on first use: code that needs a single tool should not load the run loop.
 _MODULES = {
     "Run": "agent.loop",
     "explore": "explore.start",
-    "pending_calls": "agent.pending",
-    "resolve_pending": "agent.pending",
+    "pending_calls": "agent.tool_calls",
+    "resolve_pending": "agent.tool_calls",
     "run": "agent.loop",
 }
 

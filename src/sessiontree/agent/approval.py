@@ -19,7 +19,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from sessiontree.agent.diff import render_diff
+from sessiontree.agent.text_files import render_diff
 from sessiontree.agent.tools.base import Plan
 from sessiontree.core.entries import ApprovalMode
 from sessiontree.session.session import Session

@@ -1,4 +1,4 @@
-"""A branch that several threads append to."""
+"""Writing to the branch of a run: appends from several threads, and answers in the form that `append` takes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,22 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from sessiontree.core.context import Context
 from sessiontree.core.entries import Entry
+from sessiontree.core.jsonio import JsonObject
+from sessiontree.core.messages import Assistant
 from sessiontree.errors import UsageError
 from sessiontree.session.session import Branch, Session
+
+_BLOCKS: dict[str, JsonObject] = {
+    "text": {"text": ""},
+    "thinking": {"thinking": ""},
+    "toolCall": {"id": "", "name": "", "arguments": {}},
+}
+_COUNTS: JsonObject = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 0}
+_COSTS: JsonObject = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0}
 
 
 class SerializedBranch(Branch):
@@ -58,3 +70,21 @@ class SerializedBranch(Branch):
     def _check_open(self) -> None:
         if self._is_closed:
             raise UsageError(f"{self.session.location}: not written: the run was interrupted")
+
+
+def answer_fields(answer: Assistant) -> JsonObject:
+    """An answer as a message for `append`, with every field that readers of this format rely on.
+
+    An unknown cost is written as 0, because the format cannot express it otherwise.
+    """
+    fields: JsonObject = {"role": "assistant", "content": [], **msgspec.to_builtins(answer)}
+    if not isinstance(fields["content"], str):
+        fields["content"] = [_complete_block(block) for block in fields["content"]]
+    used: dict[str, Any] = fields.get("usage") or {}
+    fields["usage"] = {**_COUNTS, **used, "cost": {**_COSTS, **(used.get("cost") or {})}}
+    fields.setdefault("stopReason", "stop")
+    return fields
+
+
+def _complete_block(block: JsonObject) -> JsonObject:
+    return {"type": block["type"], **_BLOCKS.get(block["type"], {}), **block}

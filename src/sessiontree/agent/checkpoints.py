@@ -25,8 +25,8 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree.agent.async_bridge import in_thread, uncancelled
-from sessiontree.agent.diff import render_diff
 from sessiontree.agent.file_changes import ChangeDetector, WorktreeStates
+from sessiontree.agent.text_files import render_diff
 from sessiontree.agent.tools.base import Plan
 from sessiontree.agent.workspace import Workspace, is_within
 from sessiontree.core.entries import MessageEntry

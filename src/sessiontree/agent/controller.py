@@ -9,32 +9,29 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
 from sessiontree.agent.approval import Approvals, Approver
-from sessiontree.agent.async_bridge import in_background, in_thread
-from sessiontree.agent.checkpoints import Checkpoints, RewindPlan, RewindScope, Rewound
+from sessiontree.agent.async_bridge import in_background, in_thread, uncancelled
 from sessiontree.agent.events import AgentEnd, Event
 from sessiontree.agent.limits import Limits
 from sessiontree.agent.live_context import live_context_of
 from sessiontree.agent.loop import Run, run
 from sessiontree.agent.pastes import Pastes
-from sessiontree.agent.pending import Decision, pending_calls
 from sessiontree.agent.shell_commands import UserCommand, run_user_command
-from sessiontree.agent.spill_files import SpillFolders
 from sessiontree.agent.state import State, Store, apply_event
-from sessiontree.agent.tools.base import ToolContext
-from sessiontree.agent.tools.registry import Tools, load_tools
+from sessiontree.agent.tool_calls import PendingDecision, pending_calls
+from sessiontree.agent.tool_output import remove_spill_of_draft, spill_target
+from sessiontree.agent.tools.base import ToolContext, Tools, load_tools
 from sessiontree.agent.workspace import Workspace
 from sessiontree.branches.leave import leave
 from sessiontree.branches.open_files import Writer, find_writers
 from sessiontree.branches.summarize import SummaryOptions
-from sessiontree.compaction import Compacted, compact
 from sessiontree.conversion.fork import fork
-from sessiontree.core.entries import ApprovalMode, CustomMessage, Entry, MessageEntry
+from sessiontree.core.entries import CONTEXT_TYPES, ApprovalMode, CustomMessage, Entry, MessageEntry
 from sessiontree.core.messages import User, text_of
 from sessiontree.errors import NotFoundError, SessionTreeError, StoreError, UsageError
 from sessiontree.library import Library
@@ -49,10 +46,12 @@ from sessiontree.session.open import create
 from sessiontree.session.open import open as open_session
 from sessiontree.session.session import Session
 from sessiontree.settings import Settings
+from sessiontree.stores.repositories import find_ref
+
+T = TypeVar("T")
 
 PREVIEW = 80
 """Characters of a prompt in a list of prompts."""
-_MESSAGE_TYPES = frozenset({"message", "custom_message", "branch_summary", "compaction"})
 
 
 class ForkPoint(Struct, frozen=True):
@@ -73,6 +72,23 @@ class Selected(Struct, frozen=True):
     """The entry with the summary of the branch that was left."""
 
 
+class Outcome(Protocol):
+    """The result of an action: the session to continue with, if the action changed one."""
+
+    @property
+    def session(self) -> Session | None: ...
+
+
+OutcomeT = TypeVar("OutcomeT", bound=Outcome)
+OutcomeT_co = TypeVar("OutcomeT_co", bound=Outcome, covariant=True)
+
+
+class Doable(Protocol[OutcomeT_co]):
+    """An action that was planned."""
+
+    def do(self) -> OutcomeT_co: ...
+
+
 class Controller:
     """One app: its current session, options and actions."""
 
@@ -91,7 +107,9 @@ class Controller:
         limits: Limits | None = None,
         environment: Mapping[str, str] = os.environ,
         in_memory: bool = False,
+        repository: str | None = None,
     ) -> None:
+        """`repository` is the address where new sessions are created, such as `memory:team`; default: `home`."""
         self.cwd = os.path.abspath(os.fspath(cwd))
         self.home = os.path.abspath(os.fspath(home)) if home is not None else default_home()
         self.settings = settings or Settings()
@@ -105,9 +123,10 @@ class Controller:
         """Model, thinking level and mode as recorded in the session."""
         self._approver, self._system, self._limits = approver, system, limits
         self._environment, self._in_memory = environment, in_memory
+        self.repository = repository or self.home
+        """The address where sessions are created and searched for."""
         self._mask = Mask(environment)
         self._session: Session | None = None
-        self._outputs = SpillFolders()
         self._pastes = Pastes()
         self._run: Run | None = None
         self._occupied_by: str | None = None
@@ -148,14 +167,14 @@ class Controller:
     async def new(self, name: str | None = None) -> Session:
         """Start a session. Its file is created with the first prompt."""
         self._check_idle()
-        session = create(self.cwd, home=self.home, in_memory=self._in_memory, large_content="inline")
+        session = create(self.cwd, home=self.repository, in_memory=self._in_memory, large_content="inline")
         if name:
             session.rename(name)
         await self._use(session)
         return session
 
     async def resume(self, wanted: str) -> Session:
-        """Resume a session of any agent, by path, id, title, or part of those."""
+        """Resume a session of any agent, by path, reference, id, title, or part of those."""
         self._check_idle()
         session = await in_thread(self._open_session, wanted)
         await self._use(session)
@@ -196,26 +215,26 @@ class Controller:
 
     def _open_session(self, wanted: str) -> Session:
         path = wanted
-        if not os.path.isfile(wanted):
-            with Library(self.home, environment=self._environment) as library:
-                path = library.find(wanted).path
+        if not os.path.isfile(wanted) and not find_ref(wanted).home:
+            with Library(self.repository, environment=self._environment) as library:
+                path = library.find(wanted).ref
         session = open_session(path, home=self.home)
-        if session.dialect.uses_home_blobs and session.header.large_content is None:
+        if session.dialect.traits.uses_home_blobs and session.header.large_content is None:
             session.large_content = "inline"  # like new sessions: Pi must be able to read what is added here
         return session
 
     def _newest(self) -> str | None:
-        with Library(self.home, environment=self._environment) as library:
+        with Library(self.repository, environment=self._environment) as library:
             found = library.newest(self.cwd)
-            return None if found is None else found.path
+            return None if found is None else found.ref
 
     async def _use(self, session: Session, text: str | None = None) -> None:
         """Make another session the current one, with the model that last answered in it, if it can be opened."""
         fresh = await in_thread(self._describe, session)
         old, self._session = self._session, session
-        self.workspace = Workspace(
-            self.cwd, self.workspace.added, guarded=(self.home,), readable=(self._outputs.folder(session),)
-        )
+        outputs = spill_target(session)
+        readable = (outputs,) if isinstance(outputs, str) else ()
+        self.workspace = Workspace(self.cwd, self.workspace.added, guarded=(self.home,), readable=readable)
         self._pastes = Pastes(session.config)
         fresh["usage"] = await in_thread(session.usage)
         if self._recorded[0] is not None and not self._keeps_model and self._can_be_opened(self._recorded[0]):
@@ -225,7 +244,7 @@ class Controller:
             await in_thread(self._release, old)
 
     def _release(self, session: Session) -> None:
-        self._outputs.leave(session)
+        remove_spill_of_draft(session)
         session.close()
 
     def _can_be_opened(self, name: str) -> bool:
@@ -318,50 +337,26 @@ class Controller:
         await in_thread(self.session.rename, name)
         self.store.set(title=session_title(self.session))
 
-    async def compact(self, focus: str | None = None) -> Compacted:
-        """Replace older messages of the branch with a summary."""
+    # Actions (`sessiontree.app.actions`)
+
+    async def plan(self, make: Callable[[], T]) -> T:
+        """Plan an action without blocking the event loop."""
         self._check_idle()
-        settings = self.settings.compaction
-        done = await in_background(
-            lambda: compact(
-                self.session,
-                instructions=focus or settings.instructions,
-                keep=settings.keep_recent_tokens,
-                summarizer=summarizer_for(self.settings),
-            )
-        )
-        await self._update_state()
-        self.store.set(usage=await in_thread(self.session.usage))
-        return done
+        return await in_background(make)
 
-    # Rewind
+    async def carry_out(self, plan: Doable[OutcomeT], *, prompt: str | None = None) -> OutcomeT:
+        """Carry out an action on the session, and update the state.
 
-    async def plan_rewind(self, entry: str | None) -> RewindPlan:
-        """Plan a rewind to an entry; nothing is changed."""
-        found = self.session.find_entry(entry) if entry is not None else None
-        return await in_thread(self._checkpoints().plan, found)
-
-    async def rewind(self, plan: RewindPlan, scope: RewindScope = "both", overwrite: Collection[str] = ()) -> Rewound:
-        """Carry out a rewind. A prompt that was rewound to is returned to the input."""
+        `prompt` is the entry of a prompt that is returned to the input.
+        """
         self._check_idle()
-        done = await in_thread(lambda: self._checkpoints().rewind(plan, scope, overwrite=overwrite))
-        text = _typed(self.session, plan.entry) if plan.text is not None and scope != "files" and plan.entry else None
-        await self._update_state(text)
+        done = await uncancelled(in_background(plan.do))
+        if done.session is not None and done.session is not self._session:
+            await self._use(done.session)  # its file was rewritten
+        else:
+            await self._update_state(_typed(self.session, prompt) if prompt is not None else None)
+            self.store.set(usage=await in_thread(self.session.usage))
         return done
-
-    async def undo_rewind(self, overwrite: Collection[str] = ()) -> Rewound:
-        self._check_idle()
-        checkpoints = self._checkpoints()
-        plan = await in_thread(checkpoints.plan_undo)
-        done = await in_thread(lambda: checkpoints.undo(plan, overwrite=overwrite))
-        await self._update_state()
-        return done
-
-    def _checkpoints(self) -> Checkpoints:
-        blobs = self.session.journal.blobs
-        if blobs is None:
-            raise UsageError(f"{self.session.location}: this session does not store file contents")
-        return Checkpoints(self.session, self.workspace, blobs)
 
     # Settings of the session
 
@@ -432,7 +427,7 @@ class Controller:
     def set_input(self, text: str) -> None:
         self.store.set(input=text)
 
-    async def send(self, prompt: str | None, *, pending: Decision | None = None) -> AsyncGenerator[Event, None]:
+    async def send(self, prompt: str | None, *, pending: PendingDecision | None = None) -> AsyncGenerator[Event, None]:
         """Send a prompt, or continue with None; yields the events of the run, and updates the state.
 
         `pending` decides on calls that an earlier run left without a result. Leaving the loop interrupts the run.
@@ -526,7 +521,7 @@ class Controller:
         return entry
 
     def tool_context(self, update: Callable[[str], None] | None = None) -> ToolContext:
-        outputs = self._outputs.folder(self.session)
+        outputs = spill_target(self.session)
         return ToolContext(self.workspace, self._environment, outputs=outputs, mask=self._mask, update=update)
 
     def _save_pastes(self, prompt: str) -> None:
@@ -535,9 +530,9 @@ class Controller:
 
     async def _remember(self, prompt: str) -> None:
         """Add a prompt to the history. A failure is only a notice: the prompt is answered all the same."""
-        if self._in_memory:
-            return
         session = self.session
+        if session.repository.is_volatile:
+            return
         try:
             await in_thread(
                 lambda: remember(self.home, prompt, cwd=self.cwd, session=session.id, agent=session.dialect.name)
@@ -566,7 +561,6 @@ class Controller:
             await self._run.finish()
         if self._session is not None:
             await in_thread(self._release, self._session)
-        self._outputs.close()
         if self._model is not None:
             await self._model.close()
 
@@ -613,7 +607,7 @@ def _target_of(session: Session, entry: str) -> tuple[str | None, str | None]:
     if not is_prompt:
         return entry, None
     before = session.path_ids(entry)[:-1]
-    has_messages = any(session.type_of(id) in _MESSAGE_TYPES for id in before)  # not only a choice of model
+    has_messages = any(session.type_of(id) in CONTEXT_TYPES for id in before)  # not only a choice of model
     return (before[-1] if has_messages else None), _typed(session, entry)
 
 
@@ -641,6 +635,6 @@ def _level(text: str | None) -> ThinkingLevel | None:
 
 
 def _writers(session: Session) -> tuple[Writer, ...]:
-    if session.is_pending or not os.path.exists(session.location):
+    if session.is_pending or not session.ref.is_file or not os.path.exists(session.location):
         return ()
     return tuple(find_writers(session.location) or ())

@@ -13,7 +13,6 @@ import time
 
 from msgspec import Struct
 
-from sessiontree.agent.read_only_commands import runs_programs
 from sessiontree.agent.workspace import Workspace
 from sessiontree.errors import PathError, StoreError
 from sessiontree.git import command
@@ -69,7 +68,7 @@ class ChangeDetector:
             if not top:
                 uncovered[folder] = "not a git worktree: changes by commands are not recorded"
                 continue
-            if runs_programs(top):
+            if command.runs_programs(top):
                 uncovered[folder] = "its git settings run programs: changes by commands are not recorded"
                 continue
             head = find_head(top)

@@ -104,7 +104,7 @@ class LiveContext:
         with self._lock:
             if self._is_stale or entry.id == self._leaf:  # the next read includes it, or a concurrent one already has
                 return
-            if isinstance(entry, _REBUILDING) or not self._session.dialect.one_line_per_entry:
+            if isinstance(entry, _REBUILDING) or not self._session.dialect.traits.one_line_per_entry:
                 self._is_stale = True
             elif entry.parent_id == self._leaf:  # otherwise entries before it are missing too: the next read gets both
                 self._add(entry)
@@ -160,7 +160,7 @@ class LiveContext:
             new.append(at)
             at = self._session.parent(at)
         entries = self._session.entries(new[::-1]) if at == self._leaf else []
-        rebuilds = not self._session.dialect.one_line_per_entry or any(
+        rebuilds = not self._session.dialect.traits.one_line_per_entry or any(
             isinstance(entry, _REBUILDING) for entry in entries
         )
         if at != self._leaf or rebuilds:
@@ -219,7 +219,7 @@ class LiveApprovals(Approvals):
 
     def _current(self) -> Config:
         session = self._session
-        if not session.dialect.one_line_per_entry:
+        if not session.dialect.traits.one_line_per_entry:
             return session.config
         types = session.journal.types
         seen, config = _configs.get(session, (len(types) + 1, Config()))

@@ -25,7 +25,7 @@ from msgspec import Struct
 from sessiontree.agent.approval import Approver, DenyAll
 from sessiontree.agent.async_bridge import in_thread, uncancelled, with_cancel_timeout
 from sessiontree.agent.auto_compaction import AutoCompactor
-from sessiontree.agent.branch_writer import SerializedBranch
+from sessiontree.agent.branch_writer import SerializedBranch, answer_fields
 from sessiontree.agent.checkpoints import Checkpoints
 from sessiontree.agent.event_channel import EventChannel
 from sessiontree.agent.events import (
@@ -45,11 +45,18 @@ from sessiontree.agent.events import (
 from sessiontree.agent.limits import Limits, RunUsage, reached_text
 from sessiontree.agent.live_context import LiveApprovals, live_context_of
 from sessiontree.agent.metering import LimitReached, Meter, MeteredSummarizer
-from sessiontree.agent.pending import Decision, decided, open_calls, pending_calls, result_without_running
-from sessiontree.agent.result_messages import answer_fields, interrupted, result_message
-from sessiontree.agent.tool_calls import OpenCall, ParallelCalls, ToolRunner
-from sessiontree.agent.tools.base import Tool, ToolContext, ToolOutput
-from sessiontree.agent.tools.registry import Tools
+from sessiontree.agent.tool_calls import (
+    OpenCall,
+    ParallelCalls,
+    PendingDecision,
+    ToolRunner,
+    decided,
+    open_calls,
+    pending_calls,
+    result_without_running,
+)
+from sessiontree.agent.tool_output import interrupted, result_message
+from sessiontree.agent.tools.base import Tool, ToolContext, ToolOutput, Tools
 from sessiontree.agent.workspace import Workspace
 from sessiontree.compaction import Summarizer
 from sessiontree.compaction.token_estimate import Size, measured_tokens, trusted_usage
@@ -91,7 +98,7 @@ class Setup(Struct, frozen=True):
     system: str | None = None
     thinking: ThinkingLevel | None = None
     limits: Limits = Limits()
-    pending: Decision | None = None
+    pending: PendingDecision | None = None
     """What to do with calls that an earlier run left without a result."""
     summarizer: Summarizer | None = None
     """Writes the summaries of auto-compaction; None for the one that needs no model."""
@@ -110,7 +117,7 @@ def run(
     system: str | None = None,
     thinking: ThinkingLevel | None = None,
     limits: Limits | None = None,
-    pending: Decision | None = None,
+    pending: PendingDecision | None = None,
     summarizer: Summarizer | None = None,
 ) -> Run:
     """Answer a prompt on a branch, or with None continue it. Iterate over the returned run for its events.

@@ -12,11 +12,11 @@ import base64
 import re
 from collections.abc import Iterator, Mapping
 
-from sessiontree.agent.text_files import image_type
 from sessiontree.core.entries import Config
 from sessiontree.core.jsonio import JsonObject
 from sessiontree.core.messages import Block, Image, Text
 from sessiontree.errors import UsageError
+from sessiontree.providers.turns import image_type
 from sessiontree.session.session import Session
 
 LINES = 10

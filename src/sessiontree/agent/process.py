@@ -24,7 +24,9 @@ from msgspec import Struct
 
 from sessiontree.agent.process_groups import PROCESS_GROUPS
 from sessiontree.secrets.environment import Mask, MaskedStream
+from sessiontree.session.blob_refs import PREFIX
 from sessiontree.stores.atomic_files import make_folder
+from sessiontree.stores.contract import BlobStore
 
 HEAD = 8_000
 TAIL = 24_000
@@ -76,7 +78,7 @@ async def run_command(
     environment: Mapping[str, str],
     mask: Mask,
     seconds: float | None = None,
-    outputs: str | None = None,
+    outputs: str | BlobStore | None = None,
     name: str = "output",
     update: Callable[[str], None] | None = None,
 ) -> CommandResult:
@@ -93,7 +95,7 @@ async def run_command(
 
 
 async def run_until_cancelled(
-    command: str, *, cwd: str, environment: Mapping[str, str], mask: Mask, outputs: str | None, name: str,
+    command: str, *, cwd: str, environment: Mapping[str, str], mask: Mask, outputs: str | BlobStore | None, name: str,
     update: Callable[[str], None] | None = None, seconds: float | None = None,
 ) -> CommandResult:  # fmt: skip
     """Like `run_command`, but a cancellation ends only the command: the output so far is returned."""
@@ -296,16 +298,17 @@ class RunningCommand:
 
 
 class OutputCollector:
-    """Masks output, keeps its beginning and end, and writes all of it to a file when it is long."""
+    """Masks output, keeps its beginning and end, and writes all of it to a file or a blob when it is long."""
 
-    def __init__(self, mask: Mask, outputs: str | None, name: str, update: Callable[[str], None] | None) -> None:
-        """`outputs` is the folder for spill files, `name` a prefix for theirs; `update` receives masked output."""
+    def __init__(
+        self, mask: Mask, outputs: str | BlobStore | None, name: str, update: Callable[[str], None] | None
+    ) -> None:
+        """`outputs` is the folder of spill files, or blobs; `name` a prefix of a file; `update` gets masked output."""
         self._stream = MaskedStream(mask)
         self._outputs, self._name, self._update = outputs, name, update
         self._head, self._tail = bytearray(), bytearray()
         self._size = 0
-        self._fd: int | None = None
-        self._path: str | None = None
+        self._spill: _SpillFile | _SpillBlob | None = None
         self._spilled = 0
 
     def add(self, data: bytes) -> None:
@@ -313,9 +316,8 @@ class OutputCollector:
 
     def end(self) -> None:
         self._keep(self._stream.end())
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
+        if self._spill is not None:
+            self._spill.close()
 
     def _keep(self, data: bytes) -> None:
         if not data:
@@ -327,17 +329,18 @@ class OutputCollector:
         self._tail += data[free:]
         self._size += len(data)
         if self._size > HEAD + TAIL:
-            self._spill(data)
+            self._write_spill(data)
             del self._tail[: max(0, len(self._tail) - TAIL)]
 
-    def _spill(self, data: bytes) -> None:
+    def _write_spill(self, data: bytes) -> None:
         if self._outputs is None or self._spilled >= MAX_SPILL:
             return
         try:
-            if self._fd is None:
-                self._path, self._fd = _create_file(self._outputs, self._name)
+            if self._spill is None:
+                to = self._outputs
+                self._spill = _SpillFile(to, self._name) if isinstance(to, str) else _SpillBlob(to)
                 data = bytes(self._head + self._tail)
-            self._spilled += os.write(self._fd, data[: MAX_SPILL - self._spilled])
+            self._spilled += self._spill.write(data[: MAX_SPILL - self._spilled])
         except OSError:  # a full disk must not end the command; the result reports that the file is incomplete
             self._outputs = None
 
@@ -364,19 +367,47 @@ class OutputCollector:
             cancelled=cancelled,
             size=self._size,
             truncated=omitted > 0,
-            spill=self._path,
-            spill_is_complete=self._path is not None and self._spilled == self._size,
+            spill=None if self._spill is None else self._spill.location,
+            spill_is_complete=self._spill is not None and self._spilled == self._size,
             left_background=left_background,
             seconds=seconds,
         )
 
 
-def _create_file(folder: str, name: str) -> tuple[str, int]:
-    """Create a file that only the user can read. `name` comes from a model: anything but letters is dropped."""
-    make_folder(folder)
-    safe = re.sub(r"[^A-Za-z0-9_-]", "", name)[:40] or "output"
-    path = os.path.join(folder, f"{safe}-{os.urandom(4).hex()}.txt")
-    return path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+class _SpillFile:
+    """A file that only the user can read. Its name comes from a model: anything but letters and digits is dropped."""
+
+    def __init__(self, folder: str, name: str) -> None:
+        make_folder(folder)
+        safe = re.sub(r"[^A-Za-z0-9_-]", "", name)[:40] or "output"
+        self.location: str | None = os.path.join(folder, f"{safe}-{os.urandom(4).hex()}.txt")
+        self._fd = os.open(self.location, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+    def write(self, data: bytes) -> int:
+        return os.write(self._fd, data)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+class _SpillBlob:
+    """Output that becomes a blob when it is complete."""
+
+    def __init__(self, blobs: BlobStore) -> None:
+        self.location: str | None = None
+        self._blobs = blobs
+        self._data = bytearray()
+
+    def write(self, data: bytes) -> int:
+        self._data += data
+        return len(data)
+
+    def close(self) -> None:
+        if self.location is None:
+            self.location = PREFIX + self._blobs.put(bytes(self._data))
+            self._data.clear()
 
 
 def clean(data: bytes) -> str:

@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from sessiontree.agent.output_throttle import OutputThrottle
 from sessiontree.agent.process import CommandResult, run_until_cancelled
+from sessiontree.agent.tool_output import OutputThrottle
 from sessiontree.agent.tools.base import ToolContext
 from sessiontree.core.entries import Entry
 from sessiontree.session.session import Branch, Session

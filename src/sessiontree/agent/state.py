@@ -31,8 +31,8 @@ from sessiontree.agent.events import (
     Used,
 )
 from sessiontree.agent.live_context import live_context_of
-from sessiontree.agent.output_throttle import MAX_CHARACTERS
-from sessiontree.agent.pending import open_calls
+from sessiontree.agent.tool_calls import open_calls
+from sessiontree.agent.tool_output import MAX_CHARACTERS
 from sessiontree.branches.open_files import Writer
 from sessiontree.core.entries import ApprovalMode
 from sessiontree.core.messages import Message, ToolCall, Usage

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sessiontree.git import command
 from sessiontree.models import ScriptedModel
-from sessiontree.models.script import ScriptCall, ScriptTurn
+from sessiontree.models.scripted import ScriptCall, ScriptTurn
 
 DEMO = "demo"
 

@@ -1,10 +1,10 @@
-"""Build a controller with a session and a system prompt from the options of a command."""
+"""Build a controller from options: the model by its name, the tools, the system prompt and the session."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
 from msgspec import Struct
 
@@ -12,14 +12,21 @@ from sessiontree.agent.approval import Approver
 from sessiontree.agent.async_bridge import in_thread
 from sessiontree.agent.controller import Controller
 from sessiontree.agent.mcp_client import FILE, read_servers, running_servers
-from sessiontree.agent.tools.registry import load_tools
-from sessiontree.app.demo import DEMO, create_demo_project
-from sessiontree.app.models import find_model, no_model_error
+from sessiontree.agent.tools.base import load_tools
+from sessiontree.app.demo import DEMO, create_demo_project, demo_lane_model, demo_model
 from sessiontree.core.entries import ApprovalMode
+from sessiontree.errors import UsageError
 from sessiontree.explore.task_tool import TaskTool, find_unfinished
-from sessiontree.models import ThinkingLevel
+from sessiontree.library.last_session import record_last_session
+from sessiontree.models import Event, Facts, Model, Request, ThinkingLevel, open_model
 from sessiontree.settings import Settings
 from sessiontree.views.text import one_line
+
+_HINT = (
+    "name one with `--model provider:name`, in the setting `model` (`sessiontree config set model provider:name`) or "
+    "in SESSIONTREE_MODEL, and set its key (ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY; ollama needs none); "
+    "`--model demo` shows everything without a key"
+)
 
 
 class StartOptions(Struct, frozen=True):
@@ -34,6 +41,8 @@ class StartOptions(Struct, frozen=True):
     is_fork: bool = False
     """Whether to continue in a copy."""
     in_memory: bool = False
+    repository: str | None = None
+    """The address where a new session is created; default: `home`."""
     thinking: ThinkingLevel | None = None
     approval: ApprovalMode | None = None
     name: str | None = None
@@ -73,6 +82,7 @@ async def open_controller(options: StartOptions, approver: Approver | None = Non
             added=options.added,
             system=build_system_prompt(cwd, options.added),
             in_memory=options.in_memory,
+            repository=options.repository,
         )
         stack.push_async_callback(controller.close)
         notes += await _open_session(controller, options)
@@ -101,6 +111,13 @@ async def _open_session(controller: Controller, options: StartOptions) -> list[s
     return notes
 
 
+def record_session(controller: Controller) -> None:
+    """Make `--continue` continue the session in this terminal, unless it would not be found again."""
+    session = controller.session
+    if session.ref.is_file and not session.is_pending:
+        record_last_session(session.location, session.cwd or controller.cwd, home=controller.home)
+
+
 async def find_unfinished_subagents(controller: Controller) -> list[str]:
     """Messages about sub-agents that were interrupted when the session ended, with how to switch to them."""
     return [
@@ -117,3 +134,44 @@ def build_system_prompt(cwd: str, added: Sequence[str] = ()) -> str:
 Look before you change: read a file before you edit it. Make calls that do not depend on each other together. A call may
 be denied; the result says why, and you find another way or ask. Paths are relative to the folder above. Say briefly
 what you did and what you found; when something failed, say so plainly."""
+
+
+# Models
+
+
+def find_model(name: str, facts: str | None = None) -> Model:
+    """Open a model by name; `demo` is the scripted demonstration."""
+    return _named(demo_model() if name == DEMO else open_model(name, facts=facts), name)
+
+
+def find_lane_model(name: str, number: int, facts: str | None = None) -> Model:
+    """Open a model for one lane. Lanes do not share models: a script is played only once."""
+    return _named(demo_lane_model(number) if name == DEMO else open_model(name, facts=facts), name)
+
+
+def _named(model: Model, name: str) -> Model:
+    return model if model.name == name else RenamedModel(model, name)
+
+
+class RenamedModel:
+    """A model with the name it was requested by, so that the session can be resumed with that name.
+
+    All scripted models, including the demonstration, have the same name otherwise.
+    """
+
+    def __init__(self, model: Model, name: str) -> None:
+        self._model, self.name = model, name
+
+    @property
+    def facts(self) -> Facts:
+        return self._model.facts
+
+    def stream(self, request: Request, /) -> AsyncGenerator[Event, None]:
+        return self._model.stream(request)
+
+    async def close(self) -> None:
+        await self._model.close()
+
+
+def no_model_error() -> UsageError:
+    return UsageError(f"no model is configured: {_HINT}")

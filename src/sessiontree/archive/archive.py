@@ -22,14 +22,13 @@ from msgspec import Struct
 from sessiontree.archive.allowed_paths import AllowedPaths, iter_related_files, session_folder
 from sessiontree.archive.catalog import ArchiveItem, Catalog, Edit, Kind, SessionInfo
 from sessiontree.archive.object_store import ArchivedFile, ObjectStore
+from sessiontree.clients import client_of, read_client_file
 from sessiontree.core.ids import timestamp
 from sessiontree.errors import AmbiguousError, ConflictError, ExistsError, NotFoundError, WriteError
 from sessiontree.stores.atomic_files import create_file, make_folder, publish_new, sync_folder, write_temporary
 from sessiontree.stores.file_lock import file_lock, lock_descriptor, release_descriptor
 from sessiontree.stores.os_calls import OS_CALLS, OsCalls
 
-_DELETES_BY_MTIME = frozenset({"claude"})
-"""Agents that delete session files by their mtime: restored files get the current time, or they would be deleted."""
 _CHUNK = 1 << 20
 
 
@@ -210,8 +209,10 @@ class Archive:
             for file in item.files:
                 if file not in missing:
                     sync_file(file.path, self.os_calls)
+            # A client that deletes files by their mtime would delete a restored one: it gets the current time.
+            keep_mtime = client_of(item.agent).retention_days(item.path, read_client_file) is None
             for file in reversed(missing):  # the session file last: when it appears, the session is complete
-                self._write_back(file, keep_mtime=item.agent not in _DELETES_BY_MTIME)
+                self._write_back(file, keep_mtime=keep_mtime)
             if item.kind == "moved":
                 self._remove_item(item, "restored")
             return [file.path for file in missing]

@@ -13,11 +13,12 @@ from sessiontree.archive.archive import Archive
 from sessiontree.archive.candidates import Candidate, Sessions, iter_candidates, iter_session_files, known_roots
 from sessiontree.archive.catalog import SessionInfo
 from sessiontree.archive.tags import TagFile
-from sessiontree.core.ids import SHORTEST_PREFIX
 from sessiontree.errors import AmbiguousError, NotFoundError
 from sessiontree.session.open import looks_like_path, open
 from sessiontree.session.session import Session
+from sessiontree.stores.contract import not_a_file
 from sessiontree.stores.os_calls import OS_CALLS, OsCalls
+from sessiontree.stores.repositories import FileDocuments
 
 
 class Home:
@@ -44,9 +45,13 @@ class Home:
         self.roots = list(dict.fromkeys(root for folders in self.roots_by_dialect.values() for root in folders))
         self.allowed_paths = AllowedPaths(self.roots)
         self.archive = Archive(os.path.join(self.folder, "archive"), self.allowed_paths, os_calls=os_calls)
-        self.tags = TagFile(self.folder, os_calls=os_calls)
+        self.tags = TagFile(FileDocuments(self.folder, os_calls=os_calls))
         self._sessions = sessions
         self._find = find or self._find_by_name
+
+    def tags_of(self, session: Session) -> TagFile:
+        """The tags of the repository of a session: for files of any client, those of the home folder."""
+        return self.tags if not session.ref.home else TagFile(session.repository.documents)
 
     def sessions(self) -> Iterator[Candidate]:
         """All sessions, with their pins."""
@@ -56,17 +61,18 @@ class Home:
             yield msgspec.structs.replace(candidate, pinned=True) if is_pinned else candidate
 
     def open(self, wanted: str) -> Session:
-        """Open a session of any client by its path, id, id prefix, or whatever else `find` accepts."""
-        return open(wanted if looks_like_path(wanted) else self._find(wanted), home=self.folder)
+        """Open the session file of any client by its path, id, id prefix, or whatever else `find` accepts."""
+        session = open(wanted if looks_like_path(wanted) else self._find(wanted), home=self.folder)
+        if not session.ref.is_file:
+            raise not_a_file(str(session.ref))
+        return session
 
     def _find_by_name(self, wanted: str) -> str:
-        found = [path for path in iter_session_files(self.roots) if len(wanted) >= 2 and _has_id(path, wanted)]
+        found = [path for path in iter_session_files(self.roots) if wanted and _has_id(path, wanted)]
         exact = [path for path in found if _id_in_name(path) == wanted]
-        found = exact or (found if len(wanted) >= SHORTEST_PREFIX else [])
+        found = exact or found
         if not found:
-            raise NotFoundError(
-                f"no session file matches {wanted!r}; use a path or at least {SHORTEST_PREFIX} characters of its id"
-            )
+            raise NotFoundError(f"no session file matches {wanted!r}; use a path, an id or a prefix of one")
         if len(found) > 1:
             shown = "\n".join(f"  {path}" for path in found[:20])
             raise AmbiguousError(f"{wanted!r} matches {len(found)} sessions; use a path:\n{shown}", tuple(found))

@@ -13,7 +13,7 @@ from msgspec import Struct
 from sessiontree import plugins
 from sessiontree.archive.allowed_paths import iter_related_files
 from sessiontree.archive.catalog import SessionInfo
-from sessiontree.dialects.contract import Dialect
+from sessiontree.dialects.contract import Locations
 from sessiontree.dialects.defaults import is_session_name
 from sessiontree.errors import SessionTreeError
 from sessiontree.library.library import Library
@@ -64,7 +64,7 @@ def known_roots(
     variables = {**environment, "SESSIONTREE_HOME": home}
     roots: dict[str, tuple[str, ...]] = {}
     for name in plugins.names("dialects"):
-        dialect: Dialect = plugins.load("dialects", name)
+        dialect: Locations = plugins.load("dialects", name)
         roots[name] = tuple((chosen or {}).get(name) or dialect.session_roots(variables))
     return roots
 
@@ -89,7 +89,7 @@ def iter_library_candidates(library: Library) -> Iterator[Candidate]:
     part, the name is missing too, and so is the last message if it may be in the part that was not read.
     """
     for summary in library.sessions():
-        if _is_empty(summary):
+        if _is_empty(summary) or not summary.is_file:
             continue
         try:
             size = total_size(summary.path)
@@ -168,7 +168,7 @@ def iter_session_files(roots: Iterable[str]) -> Iterator[str]:
                     yield path
 
 
-def _is_session(dialect: Dialect, root: str, path: str) -> bool:
+def _is_session(dialect: Locations, root: str, path: str) -> bool:
     if not path.startswith(root + os.sep):
         return False
     found = dialect.classify_file(root, os.path.relpath(path, root))

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from sessiontree.archive.object_store import ArchivedFile
 from sessiontree.core.jsonio import parse_json, render_json
+from sessiontree.errors import ConflictError
 from sessiontree.stores.atomic_files import create_file
 from sessiontree.stores.contract import read_bytes
 from sessiontree.stores.file import FileStore
@@ -128,13 +129,11 @@ class Catalog:
             return
         store = FileStore(self.path, os_calls=self._os_calls)
         try:
-            size = store.lock()
-            try:
+            with store.exclusive() as size:
                 # End a torn line first, or the new item would become part of it.
                 is_torn = size > 0 and read_bytes(store, size - 1, 1) != b"\n"
-                store.append(b"\n" + line if is_torn else line)
-            finally:
-                store.unlock()
+                if store.append(b"\n" + line if is_torn else line, expected_size=size) is None:
+                    raise ConflictError(f"{self.path}: another program wrote to it; nothing was written")
             store.sync()
         finally:
             store.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 from collections import Counter
@@ -13,15 +12,13 @@ from msgspec import Struct
 from sessiontree.archive.archive import Archive, delete_session
 from sessiontree.archive.candidates import Candidate, parse_milliseconds, read_details
 from sessiontree.archive.catalog import ArchiveItem
-from sessiontree.core.jsonio import parse_json
+from sessiontree.clients import client_of, read_client_file
 from sessiontree.errors import UsageError
 
 _DAY = 86_400_000
 _UNITS = {"h": _DAY // 24, "d": _DAY, "w": 7 * _DAY, "m": 30 * _DAY, "y": 365 * _DAY}
 _duration = re.compile(r"(\d{1,6})([hdwmy])\Z")
 
-CLAUDE_RETENTION_DAYS = 30
-"""Claude Code deletes transcripts whose file is older than this, unless `cleanupPeriodDays` is set."""
 _WARNING_PERIOD = 7 * _DAY
 
 
@@ -134,12 +131,16 @@ def purge(archive: Archive, plan: CleanPlan) -> None:
 
 
 def find_expiring(candidates: Iterable[Candidate], items: Iterable[ArchiveItem], now: int) -> list[Candidate]:
-    """The sessions that Claude Code will delete within a week and that have no current copy in the archive."""
+    """The sessions that their client will delete within a week and that have no current copy in the archive."""
     copies = {item.path: item.files[0] for item in items if item.kind == "kept"}
-    retention = functools.cache(read_claude_retention)
+    retention: dict[tuple[str, str], int | None] = {}
     found: list[Candidate] = []
     for candidate in candidates:
-        if candidate.agent != "claude":
+        folder = (candidate.agent, os.path.dirname(candidate.path))
+        if folder not in retention:
+            retention[folder] = client_of(candidate.agent).retention_days(candidate.path, read_client_file)
+        days = retention[folder]
+        if days is None:
             continue
         try:
             status = os.stat(candidate.path)
@@ -147,18 +148,6 @@ def find_expiring(candidates: Iterable[Candidate], items: Iterable[ArchiveItem],
             continue
         copy = copies.get(candidate.path)
         is_copied = copy is not None and copy.size == status.st_size
-        limit = retention(os.path.dirname(os.path.dirname(candidate.path))) * _DAY
-        if not is_copied and now - status.st_mtime_ns // 1_000_000 > limit - _WARNING_PERIOD:
+        if not is_copied and now - status.st_mtime_ns // 1_000_000 > days * _DAY - _WARNING_PERIOD:
             found.append(candidate)
     return found
-
-
-def read_claude_retention(projects: str) -> int:
-    """Days until Claude Code deletes a transcript, from the settings next to its folder of projects."""
-    settings = os.path.join(os.path.dirname(projects), "settings.json")
-    try:
-        with open(settings, "rb") as file:
-            days = parse_json(file.read(1 << 20)).get("cleanupPeriodDays")
-    except (OSError, ValueError, AttributeError):
-        return CLAUDE_RETENTION_DAYS
-    return days if isinstance(days, int) and days >= 0 else CLAUDE_RETENTION_DAYS

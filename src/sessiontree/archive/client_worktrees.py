@@ -1,45 +1,56 @@
-"""Find worktrees and file backups that Claude Code recorded. Its files are only read."""
+"""Find worktrees and file backups that clients recorded. Their files are only read."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from sessiontree.archive.candidates import iter_session_files
-from sessiontree.dialects.claude.worktree_notes import (
-    FILE_HISTORY,
-    WORKTREE_STATE,
-    WorktreeNote,
-    find_backups,
-    find_last_worktree,
-    parse_worktree_state,
-)
+from sessiontree.clients import client_of
+from sessiontree.core.jsonio import parse_json
+from sessiontree.dialects.client import Client, WorktreeNote
 from sessiontree.git.snapshot import FileState, PutBlob, Snapshot, file_mode
 from sessiontree.git.worktree import WorktreeState
 from sessiontree.session.reader import Reader
 
 _WINDOW = 64 * 1024
-"""The client looks for such lines in this many bytes at each end of a transcript."""
+"""Lines that record a worktree are looked for in this many bytes at each end of a file."""
 
 
 def find_noted_worktree(session: Reader) -> WorktreeState | None:
-    """The worktree of a session as Claude Code recorded it; None for other clients, and after the session left it."""
-    if session.dialect.name != "claude":
+    """The worktree of a session as its client recorded it; None without a record, and after the session left it."""
+    client, types = session.dialect.client, session.journal.types
+    if not client.worktree_type:
         return None
-    types = session.journal.types
-    last = next((node for node in range(len(types) - 1, -1, -1) if types[node] == WORKTREE_STATE), None)
-    return None if last is None else _to_state(parse_worktree_state(session.journal.fields([last])[0]))
+    last = next((node for node in range(len(types) - 1, -1, -1) if types[node] == client.worktree_type), None)
+    return None if last is None else _to_state(client.parse_worktree(session.journal.fields([last])[0]))
 
 
-def iter_noted_worktrees(roots: Iterable[str]) -> Iterator[tuple[str, WorktreeState]]:
-    """Transcript -> worktree, for Claude Code transcripts below some folders. Reads only both ends of each file."""
-    for path in iter_session_files(roots):
-        try:
-            found = _to_state(find_last_worktree(_read_ends(path)))
-        except OSError:
+def iter_noted_worktrees(roots: Mapping[str, Sequence[str]]) -> Iterator[tuple[Client, str, WorktreeState]]:
+    """The worktrees that clients recorded in session files below their roots. Reads only both ends of each file."""
+    for name, folders in roots.items():
+        client = client_of(name)
+        for path in iter_session_files(folders) if client.worktree_type else ():
+            try:
+                found = _to_state(_find_last_note(client, _read_ends(path)))
+            except OSError:
+                continue
+            if found is not None:
+                yield client, path, found
+
+
+def _find_last_note(client: Client, data: bytes) -> WorktreeNote | None:
+    """The last note in some lines, which may be cut at both ends."""
+    for line in reversed(data.split(b"\n")):
+        if f'"{client.worktree_type}"'.encode() not in line:
             continue
-        if found is not None:
-            yield path, found
+        try:
+            fields = parse_json(line)
+        except ValueError:
+            continue  # a line that was cut
+        if isinstance(fields, dict) and fields.get("type") == client.worktree_type:
+            return client.parse_worktree(fields)
+    return None
 
 
 def _to_state(note: WorktreeNote | None) -> WorktreeState | None:
@@ -56,15 +67,15 @@ def _read_ends(path: str) -> bytes:
 
 
 def count_backups(session: Reader) -> int:
-    """How many files Claude Code has backups of."""
-    return len(_find_backup_files(session)) if session.dialect.name == "claude" else 0
+    """How many files the client has backups of."""
+    return len(session.dialect.client.find_backups(session.journal))
 
 
 def build_backup_snapshot(session: Reader, worktree: WorktreeState, put: PutBlob) -> Snapshot:
     """A snapshot of the newest backups of a worktree's files, without a commit."""
     files: dict[str, FileState] = {}
     left_out: dict[str, str] = {}
-    for tracked, backup in _find_backup_files(session).items():
+    for tracked, backup in session.dialect.client.find_backups(session.journal).items():
         path = os.path.relpath(tracked, worktree.path) if os.path.isabs(tracked) else os.path.normpath(tracked)
         if path.startswith(".."):
             left_out[tracked] = "outside the worktree"
@@ -78,13 +89,3 @@ def build_backup_snapshot(session: Reader, worktree: WorktreeState, put: PutBlob
             continue
         files[path] = FileState(mode, put(data), len(data))
     return Snapshot(worktree.path, None, files, left_out)
-
-
-def _find_backup_files(session: Reader) -> dict[str, str]:
-    """File -> the path of its newest backup."""
-    journal = session.journal
-    nodes = [node for node, kind in enumerate(journal.types) if kind in FILE_HISTORY]
-    backups = find_backups(journal.fields([node])[0] for node in nodes)
-    # <config>/projects/<project>/<session>.jsonl and <config>/file-history/<session>/<backup>
-    config = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(session.location))))
-    return {path: os.path.join(config, "file-history", session.id, name) for path, name in backups.items()}

@@ -13,7 +13,7 @@ from typing import BinaryIO, Literal
 from msgspec import Struct
 
 from sessiontree.archive.archive import line_hash
-from sessiontree.dialects.omp.detect import SLOT
+from sessiontree.dialects.contract import Envelope
 from sessiontree.errors import ConflictError, SessionTreeError
 from sessiontree.session.open import open
 from sessiontree.session.session import Session
@@ -133,13 +133,15 @@ def _local_lines(session: Session) -> set[int]:
     """The numbers of lines that each copy has for itself: its header, and a title that is overwritten in place."""
     journal = session.journal
     local = {journal.header_span.line} if journal.header_span is not None else set()
-    return local | {journal.span(node).line for node, kind in enumerate(journal.types) if kind == SLOT}
+    own = session.dialect.client.own_line_types
+    return local | {journal.span(node).line for node, kind in enumerate(journal.types) if kind in own}
 
 
 def _has_known_id(ours: Session, theirs: Session, line: bytes) -> bool:
     """Whether our copy has an entry with the id of this line: appended, the line would replace it."""
     fields = theirs.journal.fields_of(line)
-    return bool(fields) and theirs.dialect.envelope(fields).id in ours
+    envelope = theirs.dialect.decode_line(fields, 0)
+    return isinstance(envelope, Envelope) and envelope.id in ours
 
 
 def move_to_newest(target: str, before: str | None, theirs: str | None) -> None:
@@ -167,13 +169,8 @@ def _append(target: str, size: int, data: bytes, os_calls: OsCalls) -> bool:
     """Append durably if the file still has the given size; False otherwise."""
     store = FileStore(target, os_calls=os_calls)
     try:
-        if store.lock() != size:
-            store.unlock()
+        if store.append(data, expected_size=size) is None:
             return False
-        try:
-            store.append(data)
-        finally:
-            store.unlock()
         store.sync()
     finally:
         store.close()

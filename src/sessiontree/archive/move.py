@@ -16,11 +16,11 @@ from sessiontree.archive.archive import Archive, hash_file
 from sessiontree.archive.archive_home import session_info
 from sessiontree.archive.catalog import ArchiveItem, Edit
 from sessiontree.archive.restore import move_folder
-from sessiontree.archive.rewrite import ByteChange, Draft, check_unchanged, iter_spliced, rewrite
+from sessiontree.archive.rewrite import ByteChange, Draft, check_rewritable, check_unchanged, iter_spliced, rewrite
+from sessiontree.core.ids import new_session_id
 from sessiontree.dialects.canonical import SessionMeta
 from sessiontree.dialects.defaults import replace_field
 from sessiontree.errors import ConflictError, DamagedError, ExistsError
-from sessiontree.paths import project_folder_name
 from sessiontree.session.reader import Reader
 from sessiontree.session.session import Session
 from sessiontree.stores.atomic_files import make_folder, publish_new, sync_folder
@@ -47,6 +47,7 @@ class Move(Struct, frozen=True):
 
 def plan_move(session: Session, cwd: str, allowed_paths: AllowedPaths, environment: Mapping[str, str]) -> Move:
     """Plan the move of a session to another working folder. Writes nothing."""
+    check_rewritable(session)
     source = allowed_paths.check_file(session.location)
     new = os.path.realpath(cwd)
     root = allowed_paths.find_root(source)
@@ -59,14 +60,12 @@ def plan_move(session: Session, cwd: str, allowed_paths: AllowedPaths, environme
 
 def _target_folder(session: Session, cwd: str, root: str, source: str, environment: Mapping[str, str]) -> str:
     """The folder in the same root where the client looks for sessions of `cwd`."""
-    name = session.dialect.name
-    if name == "native":
-        return os.path.join(root, project_folder_name(cwd))
-    target = session.dialect.destination(SessionMeta(session.id, session.header.timestamp, cwd), environment).path
-    if os.path.dirname(source) == root and name != "neovate":
+    dialect = session.dialect
+    if os.path.dirname(source) == root and dialect.client.allows_flat_root:
         return root  # the user chose a flat folder of sessions
-    project = os.path.basename(os.path.dirname(target))
-    return root if name == "neovate" and cwd == os.sep else os.path.join(root, project)
+    target = dialect.destination(SessionMeta(new_session_id(), session.header.timestamp, cwd), environment).path
+    folder = os.path.dirname(target)
+    return root if folder in dialect.session_roots(environment) else os.path.join(root, os.path.basename(folder))
 
 
 def _change_cwd(session: Session, cwd: str) -> ByteChange | None:
@@ -135,15 +134,12 @@ def _publish(archive: Archive, session: Session, plan: Move, draft: Draft) -> Ar
 def _finish(archive: Archive, session: Session, plan: Move) -> None:
     """Move the session's folder and delete the old file, unless another writer appended to it."""
     store = session.journal.store
-    if store.lock() != session.journal.size:
-        store.unlock()
-        raise ConflictError(f"{plan.source}: was written to during the move; it stays, and {plan.target} is a copy")
-    try:
+    with store.exclusive() as size:
+        if size != session.journal.size:
+            raise ConflictError(f"{plan.source}: was written to during the move; it stays, and {plan.target} is a copy")
         # The folder before the file: a run that dies in between is recognized by the file at both paths.
         move_folder(plan.source, plan.target)
         archive.os_calls.unlink(plan.source)
-    finally:
-        store.unlock()
     sync_folder(os.path.dirname(plan.source), archive.os_calls)
     store.close()
 

@@ -19,13 +19,14 @@ from sessiontree.archive.archive_home import session_info
 from sessiontree.archive.catalog import ArchiveItem, Edit
 from sessiontree.core.context import Context
 from sessiontree.dialects.contract import is_metadata_id
-from sessiontree.errors import ConflictError, DamagedError, WriteError
+from sessiontree.errors import ConflictError, DamagedError, ReadOnlyError, WriteError
 from sessiontree.session.journal import Journal
 from sessiontree.session.reader import Reader
 from sessiontree.session.session import Session
 from sessiontree.stores.atomic_files import sync_folder, write_temporary
-from sessiontree.stores.contract import Store, read_bytes
+from sessiontree.stores.contract import SessionStore, read_bytes
 from sessiontree.stores.file import FileStore
+from sessiontree.stores.read_only import ReadOnlyStore
 
 _CHUNK = 1 << 20
 Check = Callable[[Reader], None]
@@ -79,8 +80,15 @@ class Draft:
             os.unlink(self.temporary)
 
 
+def check_rewritable(session: Session) -> None:
+    """`ReadOnlyError` for a session that is not stored as a file of lines, such as one in a database."""
+    if isinstance(session.journal.store, ReadOnlyStore):
+        raise ReadOnlyError(f"{session.location}: this works only for sessions in files of lines")
+
+
 def rewrite(archive: Archive, session: Session, changes: Sequence[ByteChange], verb: str, check: Check) -> ArchiveItem:
     """Apply changes to a session file; returns the archive item that undoes them."""
+    check_rewritable(session)
     with archive.locked():
         path = archive.allowed_paths.check_file(session.location)
         size = session.journal.size
@@ -105,21 +113,18 @@ def rewrite(archive: Archive, session: Session, changes: Sequence[ByteChange], v
             draft.discard()
 
 
-def replace_file(archive: Archive, store: Store, size: int, draft: Draft) -> None:
+def replace_file(archive: Archive, store: SessionStore, size: int, draft: Draft) -> None:
     """Rename a draft over its file, if the file still has the given size."""
     # Locked until after the rename: a line appended in between would be lost with the old file.
-    if store.lock() != size:
-        store.unlock()
-        raise ConflictError(f"{draft.path}: changed during the rewrite; nothing was written")
-    try:
+    with store.exclusive() as found:
+        if found != size:
+            raise ConflictError(f"{draft.path}: changed during the rewrite; nothing was written")
         archive.os_calls.rename(draft.temporary, draft.path)
-    finally:
-        store.unlock()
     sync_folder(os.path.dirname(draft.path), archive.os_calls)
     store.close()
 
 
-def iter_spliced(store: Store, size: int, changes: Iterable[ByteChange]) -> Iterator[bytes]:
+def iter_spliced(store: SessionStore, size: int, changes: Iterable[ByteChange]) -> Iterator[bytes]:
     """The bytes of a store with changes applied, in chunks."""
     position = 0
     for change in sorted(changes):
@@ -130,7 +135,7 @@ def iter_spliced(store: Store, size: int, changes: Iterable[ByteChange]) -> Iter
     yield from _iter_chunks(store, position, size)
 
 
-def _iter_chunks(store: Store, start: int, end: int) -> Iterator[bytes]:
+def _iter_chunks(store: SessionStore, start: int, end: int) -> Iterator[bytes]:
     while start < end:
         chunk = read_bytes(store, start, min(_CHUNK, end - start))
         if not chunk:

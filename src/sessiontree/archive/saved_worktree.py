@@ -2,7 +2,7 @@
 
 A native session stores its worktree in a `worktree` and a `file_snapshot` entry; for other clients it is stored in the
 tags of the session. Contents are blobs, written before anything refers to them, so a process that dies leaves the
-previous save intact. If nothing was saved for a Claude Code session, the worktree that the client recorded is used.
+previous save intact. If nothing was saved, the worktree that the client recorded is used.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import msgspec
 
 from sessiontree.archive.client_worktrees import find_noted_worktree
-from sessiontree.archive.tags import TagFile
+from sessiontree.archive.tags import TagFile, tagged_path
 from sessiontree.core.entries import Worktree
 from sessiontree.core.jsonio import parse_json, render_json
 from sessiontree.errors import DamagedError
@@ -41,20 +41,19 @@ def save_worktree(
         worktree = msgspec.structs.replace(worktree, files=store.put(render_json(snapshot)))
     if _stores_worktree(session):
         _append_entries(session, worktree, snapshot)
-    path = os.path.realpath(session.location)
-    tags.change(session.id, path, lambda record: msgspec.structs.replace(record, worktree=worktree))
+    tags.change(session.id, tagged_path(session), lambda record: msgspec.structs.replace(record, worktree=worktree))
     return SavedWorktree(worktree, snapshot)
 
 
 def worktree_blobs(session: Session, blobs: BlobStore) -> BlobStore:
     """The blob store for worktree files: a native session's own, or the given one of the home folder."""
-    own = session.journal.blobs if session.dialect.name == "native" else None
+    own = session.journal.blobs if session.dialect.traits.uses_home_blobs else None
     return own if own is not None else blobs
 
 
 def find_worktree(session: Session, tags: TagFile, blobs: BlobStore) -> SavedWorktree | None:
     """The worktree that was saved for a session, or else the one that its client recorded."""
-    tagged = tags.find(session.id, os.path.realpath(session.location)).worktree
+    tagged = tags.find(session.id, tagged_path(session)).worktree
     entry = _last_worktree(session) if _stores_worktree(session) else None
     if entry is not None:
         repository = tagged.repository if tagged is not None else None
@@ -71,7 +70,7 @@ def find_worktree(session: Session, tags: TagFile, blobs: BlobStore) -> SavedWor
 
 
 def _stores_worktree(session: Session) -> bool:
-    return session.dialect.name == "native" and session.read_only is None
+    return session.dialect.traits.uses_home_blobs and session.read_only is None
 
 
 def _append_entries(session: Session, worktree: WorktreeState, snapshot: Snapshot | None) -> None:

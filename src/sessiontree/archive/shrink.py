@@ -7,7 +7,7 @@ A child of a removed entry gets the nearest remaining ancestor as its parent, as
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
@@ -23,7 +23,6 @@ from sessiontree.session.session import Session
 
 PutBlob = Callable[[bytes], str]
 
-_SNAPSHOTS = frozenset({"file-history-snapshot", "attribution-snapshot", "snapshot"})
 _KEPT_ON_DEAD_BRANCHES = frozenset({"session_info", "label"})
 _BATCH = 256
 
@@ -56,7 +55,7 @@ def plan_shrink(session: Session, *, dead_branches: bool = False, put: PutBlob |
     removed: set[int] = set()
     savings: list[Saving] = []
     kinds: list[tuple[str, Callable[[Session], set[int]]]] = [
-        ("repeated progress", find_repeated_progress),
+        ("repeated progress", lambda session: session.dialect.client.find_redundant_lines(session.journal)),
         ("duplicate snapshots", find_duplicate_snapshots),
     ]
     if dead_branches:
@@ -111,7 +110,7 @@ def line_changes(
         while parent is not None and parent in removed:
             parent = parents[parent]
         raw = new.get(node) or next(journal.iter_raw([node]))
-        new[node] = journal.dialect.with_parent(raw, root if parent is None else tree.ids[parent])
+        new[node] = journal.dialect.with_ids(raw, parent=root if parent is None else tree.ids[parent])
     for node, raw in new.items():
         span = journal.span(node)
         changes.append(ByteChange(span.start, span.end, raw))
@@ -121,32 +120,18 @@ def line_changes(
 # What can be removed
 
 
-def find_repeated_progress(session: Session) -> set[int]:
-    """Claude Code's `progress` lines, except the last one of each tool call."""
-    journal = session.journal
-    if journal.dialect.name != "claude":
-        return set()
-    nodes = [node for node, kind in enumerate(journal.types) if kind == "progress"]
-    last: dict[tuple[str, ...], int] = {}
-    for node, fields in _iter_fields(journal, nodes):
-        data = fields.get("data")
-        kind = data.get("type") if isinstance(data, dict) else None
-        last[str(fields.get("toolUseID")), str(fields.get("parentToolUseID")), str(kind)] = node
-    return set(nodes) - set(last.values())
-
-
 def find_duplicate_snapshots(session: Session) -> set[int]:
     """Snapshot lines that occur again, byte for byte, further down."""
-    journal = session.journal
-    nodes = [
-        node for node, id in enumerate(journal.tree.ids) if is_metadata_id(id) or journal.types[node] in _SNAPSHOTS
-    ]
+    journal, types = session.journal, session.dialect.client.snapshot_types
+    if not types:
+        return set()
+    nodes = [node for node, id in enumerate(journal.tree.ids) if is_metadata_id(id) or journal.types[node] in types]
     last: dict[bytes, int] = {}
     found: set[int] = set()
     for start in range(0, len(nodes), _BATCH):
         batch = nodes[start : start + _BATCH]
         for node, raw in zip(batch, journal.iter_raw(batch), strict=True):
-            if b"snapshot" not in raw or journal.fields_of(raw).get("type") not in _SNAPSHOTS:
+            if b"snapshot" not in raw or journal.fields_of(raw).get("type") not in types:
                 continue
             digest = hashlib.sha256(raw).digest()
             if digest in last:
@@ -168,7 +153,7 @@ def find_dead_nodes(session: Session) -> set[int]:
             kept.update(journal.tree.path(session.node_of(end)))
     if not kept:
         return set()
-    always_kept = _KEPT_ON_DEAD_BRANCHES | journal.dialect.bookkeeping
+    always_kept = _KEPT_ON_DEAD_BRANCHES | journal.dialect.traits.bookkeeping
     parents = journal.tree.parents()
     # Memoized per node: walking to the root from every node of a long dead branch would be quadratic.
     descends: dict[int, bool] = {}
@@ -195,7 +180,9 @@ def find_dead_nodes(session: Session) -> set[int]:
 
 def _externalize_large_content(journal: Journal, removed: set[int], put: PutBlob) -> dict[int, bytes]:
     """Node -> its line with images and long texts moved to blobs, for the formats that have blobs."""
-    if journal.dialect.name not in ("native", "omp") or journal.blobs is None:
+    dialect = journal.dialect
+    has_blobs = dialect.traits.uses_home_blobs or dialect.blob_folder(journal.location) is not None
+    if not has_blobs or journal.blobs is None:
         return {}
     found: dict[int, bytes] = {}
     nodes = [node for node in range(len(journal)) if node not in removed]
@@ -209,18 +196,12 @@ def _externalize_large_content(journal: Journal, removed: set[int], put: PutBlob
             if (
                 small == fields
                 or BLOB_POINTERS in fields
-                or (BLOB_POINTERS in small and journal.dialect.name != "native")
+                or (BLOB_POINTERS in small and not dialect.traits.uses_home_blobs)
             ):
-                continue  # nothing large, or long text, for which only the native format has blobs
+                continue  # nothing large, or long text, which only our own blobs hold
             found[node] = render_json(small if put is _blob_name else externalize(fields, put))
     return found
 
 
 def _blob_name(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def _iter_fields(journal: Journal, nodes: Sequence[int]) -> Iterable[tuple[int, dict[str, object]]]:
-    for start in range(0, len(nodes), _BATCH):
-        batch = nodes[start : start + _BATCH]
-        yield from zip(batch, journal.fields(batch), strict=True)

@@ -21,7 +21,8 @@ from sessiontree.archive.archive import hash_file
 from sessiontree.archive.archive_home import Home
 from sessiontree.archive.candidates import iter_session_files
 from sessiontree.archive.merge_copies import MergeResult, merge_into, move_to_newest
-from sessiontree.dialects.contract import Dialect
+from sessiontree.clients import client_of, read_client_file
+from sessiontree.dialects.contract import Locations
 from sessiontree.errors import ExistsError, SessionTreeError, UsageError, WriteError
 from sessiontree.paths import blobs_folder
 from sessiontree.session.open import open
@@ -99,8 +100,9 @@ class FolderSync:
             if not os.path.lexists(remote):
                 yield self._copy(local, remote, dry_run)
             elif not os.path.lexists(local):
-                # Claude Code deletes transcripts by mtime, so one that arrives there must look new.
-                yield self._copy(remote, local, dry_run, keep_mtime=pair.dialect != "claude")
+                # A client that deletes files by their mtime would delete this one, unless it looks new.
+                retention = client_of(pair.dialect).retention_days(local, read_client_file)
+                yield self._copy(remote, local, dry_run, keep_mtime=retention is None)
             elif not relative.endswith(".jsonl"):
                 yield from self._sync_binary(local, remote, both_ways=both_ways, dry_run=dry_run)
             else:
@@ -148,10 +150,11 @@ class FolderSync:
                 yield SyncResult(target, "conflict", f"differs; the other version is {os.path.basename(copy)}")
 
     def _blob_folders(self, pair: FolderPair) -> Iterator[tuple[str, str]]:
-        if pair.dialect == "native":
-            yield blobs_folder(self._home), f"{pair.remote}.blobs"
-        elif pair.dialect == "omp":
-            yield os.path.join(os.path.dirname(pair.local), "blobs"), f"{pair.remote}.blobs"
+        dialect: Locations = plugins.load("dialects", pair.dialect)
+        own = os.path.join(pair.local, "session")
+        folder = blobs_folder(self._home) if dialect.traits.uses_home_blobs else dialect.blob_folder(own)
+        if folder is not None:
+            yield folder, f"{pair.remote}.blobs"
 
     def _copy_blobs(self, source: str, target: str, dry_run: bool) -> Iterator[SyncResult]:
         for path in _iter_blobs(source):
@@ -180,7 +183,7 @@ def _find_leaf(path: str) -> str | None:
 
 def _list_files(dialect_name: str, root: str) -> set[str]:
     """The files below a root that belong to sessions, as relative paths."""
-    dialect: Dialect = plugins.load("dialects", dialect_name)
+    dialect: Locations = plugins.load("dialects", dialect_name)
     found: set[str] = set()
     for path in iter_session_files([root]):
         relative = os.path.relpath(path, root)

@@ -1,23 +1,23 @@
-"""Tags, pins and saved worktrees of sessions, in one small file: `<home>/marks.json`.
+"""Tags, pins and saved worktrees of sessions, in one document of their repository: `<home>/marks.json`.
 
 Session files are never changed for this. A record is found by session id and path; after a move, by id.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import msgspec
 from msgspec import Struct
 
 from sessiontree.core.jsonio import parse_json, render_json
-from sessiontree.errors import DamagedError, WriteError
+from sessiontree.errors import DamagedError
 from sessiontree.git.worktree import WorktreeState
-from sessiontree.stores.atomic_files import make_folder, sync_folder, write_temporary
-from sessiontree.stores.file_lock import file_lock
-from sessiontree.stores.os_calls import OS_CALLS, OsCalls
+from sessiontree.session.session import Session
+from sessiontree.stores.contract import DocumentStore
+
+_DOCUMENT = "marks.json"
 
 
 class SessionTags(Struct, frozen=True, omit_defaults=True):
@@ -35,18 +35,21 @@ class SessionTags(Struct, frozen=True, omit_defaults=True):
 
 
 class TagFile:
-    """The tags of all sessions of a home folder."""
+    """The tags of all sessions of a repository, in its document `marks.json`."""
 
-    def __init__(self, home: str, *, os_calls: OsCalls = OS_CALLS) -> None:
-        self.path = os.path.join(home, "marks.json")
-        self._os_calls = os_calls
+    def __init__(self, documents: DocumentStore) -> None:
+        self.documents = documents
+
+    @property
+    def path(self) -> str:
+        return self.documents.location(_DOCUMENT)
 
     def read(self) -> list[SessionTags]:
         """All records. `DamagedError` if the file cannot be parsed."""
-        try:
-            with open(self.path, "rb") as file:
-                data = file.read()
-        except FileNotFoundError:
+        return self._parse(self.documents.read(_DOCUMENT))
+
+    def _parse(self, data: bytes | None) -> list[SessionTags]:
+        if data is None:
             return []
         try:
             return msgspec.convert(parse_json(data)["marks"], list[SessionTags])
@@ -65,34 +68,26 @@ class TagFile:
 
     def change(self, session: str, path: str, change: Callable[[SessionTags], SessionTags]) -> SessionTags:
         """Change the record of a session; returns the new one, which is durable then."""
-        with self._locked():
-            records = self.read()
+        changed: list[SessionTags] = []
+
+        def update(data: bytes | None) -> bytes | None:
+            records = self._parse(data)
             old = _find(records, session, path)
             new = msgspec.structs.replace(change(old or SessionTags(session, path)), session=session, path=path)
+            changed.append(new)
+            if new == old or (old is None and new.is_empty):
+                return data
             others = [record for record in records if record is not old]
-            if new != old and (old is not None or not new.is_empty):
-                self._write([*others, new] if not new.is_empty else others)
-            return new
+            kept = others if new.is_empty else [*others, new]
+            return render_json({"version": 1, "marks": msgspec.to_builtins(kept)}) + b"\n"
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        # A lock file of its own: `marks.json` is replaced by rename, so a lock on it would be on the old file.
-        make_folder(os.path.dirname(self.path), self._os_calls)
-        with file_lock(f"{self.path}.lock", os_calls=self._os_calls):
-            yield
+        self.documents.update(_DOCUMENT, update)
+        return changed[-1]
 
-    def _write(self, records: list[SessionTags]) -> None:
-        data = render_json({"version": 1, "marks": msgspec.to_builtins(records)}) + b"\n"
-        try:
-            temporary = write_temporary(self.path, [data], self._os_calls)
-            try:
-                self._os_calls.rename(temporary, self.path)
-            finally:
-                with contextlib.suppress(OSError):
-                    self._os_calls.unlink(temporary)
-            sync_folder(os.path.dirname(self.path), self._os_calls)
-        except OSError as error:
-            raise WriteError(f"{self.path}: cannot be written: {error.strerror}; nothing was changed") from error
+
+def tagged_path(session: Session) -> str:
+    """The path or the reference under which a session's record is stored."""
+    return os.path.realpath(session.ref.path) if session.ref.is_file else str(session.ref)
 
 
 def _find(records: list[SessionTags], session: str, path: str) -> SessionTags | None:

@@ -1,13 +1,11 @@
 """Truncate a huge session to its last part, with a pointer to the archive, which keeps the whole file.
 
 If a compaction replaces the older messages, the context of a model stays the same; otherwise it gets shorter, and the
-plan reports that. Claude Code and Neovate sessions without a compaction are rejected: these clients load the complete
-conversation, and would silently continue without its beginning.
+plan reports that. If the client loads only what follows the last compaction, as Claude Code and Neovate do, a session
+without one is rejected: the client loads its complete conversation, and would silently continue without the beginning.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 
@@ -19,9 +17,7 @@ from sessiontree.core.ids import new_entry_id, timestamp
 from sessiontree.core.jsonio import JsonObject
 from sessiontree.core.messages import Assistant
 from sessiontree.dialects.canonical import CanonicalEntry, SessionMeta
-from sessiontree.dialects.claude import truncate as claude_truncate
-from sessiontree.dialects.contract import IndexedLines, is_metadata_id
-from sessiontree.dialects.neovate import truncate as neovate_truncate
+from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.dialects.side_branches import SideBranches
 from sessiontree.errors import UsageError
 from sessiontree.session.reader import Reader
@@ -34,11 +30,6 @@ TAIL_SIZE = 1_000_000
 POINTER = "sessiontree.archived"
 """The type of the custom entry that points to the archive."""
 
-_KEPT_LINES: dict[str, Callable[[IndexedLines, Sequence[int], Iterable[str | None]], set[int] | None]] = {
-    "claude": claude_truncate.find_kept_lines,
-    "neovate": neovate_truncate.find_kept_lines,
-}
-"""Dialects whose clients load only what follows the last compaction."""
 _STATE = frozenset({"model_change", "thinking_level_change", "mode_change", "session_info", "config", "worktree"})
 
 
@@ -59,8 +50,8 @@ def plan_truncate(
 ) -> TruncatePlan:
     """Plan what would stay of a session."""
     journal = session.journal
-    is_foreign = journal.dialect.name in _KEPT_LINES
-    if session.leaf is None or not (is_foreign or (journal.dialect.one_line_per_entry and journal.header_span)):
+    is_foreign = journal.dialect.client.loads_from_compaction
+    if session.leaf is None or not (is_foreign or (journal.dialect.traits.one_line_per_entry and journal.header_span)):
         raise UsageError(f"{session.location}: {journal.dialect.name} sessions cannot be truncated")
     if journal.size < min_size:
         raise UsageError(
@@ -88,7 +79,7 @@ def _find_kept_lines(session: Session) -> set[int]:
     journal = session.journal
     path = journal.dialect.find_path(journal, session.node_of(session.leaf), session.read_options)
     models = (message.model for message in session.context().messages if isinstance(message, Assistant))
-    kept = _KEPT_LINES[journal.dialect.name](journal, path, models)
+    kept = journal.dialect.client.find_kept_lines(journal, path, models)
     if kept is None:
         raise UsageError(
             f"{session.location}: without a compaction {journal.dialect.name} needs the whole conversation; "
@@ -113,7 +104,9 @@ def _plan_native(session: Session, data: JsonObject, tail_size: int) -> Truncate
     path = journal.tree.path(session.node_of(session.leaf))
     first, is_same = _find_start(session, path, tail_size)
     kept = {node for position, node in enumerate(path) if position >= first or journal.types[node] in _STATE}
-    kept |= {node for node, kind in enumerate(journal.types) if kind in _STATE or kind in journal.dialect.bookkeeping}
+    kept |= {
+        node for node, kind in enumerate(journal.types) if kind in _STATE or kind in journal.dialect.traits.bookkeeping
+    }
     kept |= {max((node for node, kind in enumerate(journal.types) if kind == "file_snapshot"), default=path[-1])}
     if SideBranches(journal).start_of(path[-1]) is not None:
         # A side branch only has the current entry because it was moved there, so those `leaf` entries must stay.

@@ -17,11 +17,9 @@ from sessiontree.branches.merge_records import (
     merge_record_of,
     merged_history,
 )
-from sessiontree.branches.tips import MESSAGE_TYPES
-from sessiontree.conversion.roles import with_original_role
 from sessiontree.conversion.walk import REPORT
 from sessiontree.core.context import milliseconds
-from sessiontree.core.entries import Entry
+from sessiontree.core.entries import MESSAGE_TYPES, Entry
 from sessiontree.core.messages import (
     BranchSummaryText,
     CompactionSummary,
@@ -33,6 +31,7 @@ from sessiontree.core.messages import (
 )
 from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.dialects.contract import is_metadata_id
+from sessiontree.dialects.roles import with_original_role
 from sessiontree.session.reader import Reader
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from sessiontree.branches.branch_delta import BranchDelta, apply_edits, messages_in
 from sessiontree.compaction.touched_files import FileLists, file_of, files_in
-from sessiontree.conversion.tools import find_intent
+from sessiontree.conversion.tool_mapping import find_intent
 from sessiontree.core.messages import Message, ToolCall, ToolResult, tool_calls
 from sessiontree.dialects.canonical import CanonicalEntry
 

@@ -6,6 +6,8 @@ a hook that cancels, an interruption) happens before anything is written.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 from msgspec import Struct
 
@@ -14,6 +16,7 @@ from sessiontree.branches.merge_records import append_point, history_ids
 from sessiontree.branches.replay import check_no_open_calls
 from sessiontree.branches.summarize import SummaryOptions, summarize_branch
 from sessiontree.compaction import hooks as hook_calls
+from sessiontree.compaction.hooks import Hook
 from sessiontree.compaction.prompts import BRANCH_HEADING
 from sessiontree.compaction.touched_files import FileLists
 from sessiontree.core.ids import timestamp
@@ -42,26 +45,49 @@ class LeaveResult(Struct, frozen=True):
     reports: tuple[str, ...] = ()
 
 
+class PreparedLeave(Struct, frozen=True):
+    """A switch that only has to be written."""
+
+    found: LeaveResult
+    """The expected result; `leaf` is the entry to append the summary to, or to move to."""
+    entry: CanonicalEntry | None = None
+    """The summary; None if there is nothing to summarize."""
+    hooks: Sequence[Hook] = ()
+
+
 def leave(session: Session, to: str | None, options: SummaryOptions | None = None) -> LeaveResult:
     """Switch to another entry, with a summary of the messages back to the common ancestor.
 
     Without such messages this is a plain move.
     """
+    return write_leave(session, prepare_leave(session, to, SummaryOptions() if options is None else options))
+
+
+def prepare_leave(session: Session, to: str | None, options: SummaryOptions) -> PreparedLeave:
+    """Do everything but write: check, and summarize."""
     if session.read_only is not None:
         raise ReadOnlyError(f"{session.location}: cannot write: {session.read_only}")
-    chosen_options = SummaryOptions() if options is None else options
     leaf_before = session.leaf
     session.node_of(to)
     side = find_delta(session, leaf_before, frozenset(history_ids(session, to)))
     count = len(side.messages)
     if not count:
-        if to != leaf_before:
-            session.move(to)
-        return LeaveResult(leaf_before, to)
+        return PreparedLeave(LeaveResult(leaf_before, to))
     to = None if to is None else append_point(session, to)
     check_no_open_calls(session, to)
-    result = summarize_branch(side, session, chosen_options)
+    result = summarize_branch(side, session, options)
     fields = {"fromId": leaf_before or _ROOT, **result.fields(BRANCH_HEADING)}
-    (entry,) = session.append_all([CanonicalEntry("branch_summary", fields, timestamp=timestamp())], to)
-    done = LeaveResult(leaf_before, entry, entry, fields["summary"], result.by, result.files, count, result.reports)
-    return msgspec.structs.replace(done, reports=(*done.reports, *hook_calls.call_after(chosen_options.hooks, done)))
+    found = LeaveResult(leaf_before, to, None, fields["summary"], result.by, result.files, count, result.reports)
+    return PreparedLeave(found, CanonicalEntry("branch_summary", fields, timestamp=timestamp()), options.hooks)
+
+
+def write_leave(session: Session, prepared: PreparedLeave) -> LeaveResult:
+    """Append a prepared summary, or move if there is none."""
+    found = prepared.found
+    if prepared.entry is None:
+        if found.leaf != session.leaf:
+            session.move(found.leaf)
+        return found
+    (entry,) = session.append_all([prepared.entry], found.leaf)
+    done = msgspec.structs.replace(found, leaf=entry, entry=entry)
+    return msgspec.structs.replace(done, reports=(*done.reports, *hook_calls.call_after(prepared.hooks, done)))

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from sessiontree.branches.merge_records import MergeRecord, find_merges, history_nodes
-from sessiontree.branches.tips import MESSAGE_TYPES, find_tips, tip_of
+from sessiontree.branches.tips import find_tips, tip_of
 from sessiontree.compaction.token_estimate import context_size
+from sessiontree.core.entries import MESSAGE_TYPES
 from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.session.reader import Reader
 

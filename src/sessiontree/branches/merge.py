@@ -19,6 +19,7 @@ from sessiontree.branches.merge_records import MERGED_FROM, MergeMethod, MergeRe
 from sessiontree.branches.replay import CompletePairs, adapt_entries, check_no_open_calls, complete_pairs, is_replayable
 from sessiontree.branches.summarize import SummaryOptions, newest_messages, summarize_branch
 from sessiontree.compaction import hooks as hook_calls
+from sessiontree.compaction.hooks import Hook
 from sessiontree.compaction.sections import DECISIONS, parse_sections
 from sessiontree.compaction.summarizers import Request, find_summarizer
 from sessiontree.compaction.touched_files import FileLists
@@ -80,6 +81,16 @@ class Merged(Struct, frozen=True):
     """Why nothing was added; None if something was."""
 
 
+class PreparedMerge(Struct, frozen=True):
+    """A merge or pick that only has to be written."""
+
+    found: Merged
+    """The expected result."""
+    entries: tuple[CanonicalEntry, ...] = ()
+    """The entries to append after `found.into`, the merge entry last; none if there is nothing to merge."""
+    hooks: Sequence[Hook] = ()
+
+
 def merge(
     session: Session,
     source_leaf: str,
@@ -95,6 +106,21 @@ def merge(
     `summary` adds a summary of it, `append` copies its messages. Entries that were merged before are not merged again.
     To copy chosen entries, see `pick`.
     """
+    prepared = prepare_merge(session, source_leaf, into=into, how=how, source=source, options=options, dry_run=dry_run)
+    return prepared.found if dry_run else write_merge(session, prepared)
+
+
+def prepare_merge(
+    session: Session,
+    source_leaf: str,
+    *,
+    into: str | Current = CURRENT,
+    how: MergeMethod = "summary",
+    source: Reader | None = None,
+    options: SummaryOptions | None = None,
+    dry_run: bool = False,
+) -> PreparedMerge:
+    """Do everything but write: check, summarize, adapt entries. With `dry_run` for read-only sessions, too."""
     if how == "pick":
         raise UsageError("merge cannot pick entries: use `pick`")
     other: Reader = session if source is None else source
@@ -106,7 +132,7 @@ def merge(
     )
     messages = [entry for entry in theirs.items if is_replayable(entry)]
     if not messages:
-        return msgspec.structs.replace(found, nothing="already merged: it has no new messages; nothing was added")
+        return nothing_to_merge(found, "already merged: it has no new messages; nothing was added")
     if found.session is None and target == theirs.ancestor:
         raise UsageError(
             f"{session.location}: {source_leaf} is a descendant of {target}, so there is nothing to merge; "
@@ -118,13 +144,27 @@ def merge(
     check_no_open_calls(session, target)
     found = msgspec.structs.replace(found, messages=len(messages))
     if how == "append":
-        return write_replay(session, found, complete_pairs(theirs.items, theirs.lead), theirs, ours, dry_run=dry_run)
-    return _summarize(session, found, theirs, ours, SummaryOptions() if options is None else options, dry_run=dry_run)
+        return prepare_replay(session, found, complete_pairs(theirs.items, theirs.lead), theirs, ours)
+    return _summarize(session, found, theirs, ours, SummaryOptions() if options is None else options)
 
 
-def already_merged(found: Merged, record: str) -> Merged:
+def write_merge(session: Session, prepared: PreparedMerge) -> Merged:
+    """Append a prepared merge in one write."""
+    found = prepared.found
+    if not prepared.entries:
+        return found
+    *brought, entry = session.append_all(prepared.entries, found.into)
+    done = msgspec.structs.replace(found, brought=tuple(dict.fromkeys(brought)), entry=entry)
+    return msgspec.structs.replace(done, notes=(*done.notes, *hook_calls.call_after(prepared.hooks, done)))
+
+
+def nothing_to_merge(found: Merged, why: str) -> PreparedMerge:
+    return PreparedMerge(msgspec.structs.replace(found, nothing=why))
+
+
+def already_merged(found: Merged, record: str) -> PreparedMerge:
     """The result for a repeated merge."""
-    return msgspec.structs.replace(found, nothing=f"already merged by {record}; nothing was added")
+    return nothing_to_merge(found, f"already merged by {record}; nothing was added")
 
 
 def check_target(session: Session, into: str | Current, *, dry_run: bool) -> str:
@@ -133,12 +173,12 @@ def check_target(session: Session, into: str | Current, *, dry_run: bool) -> str
         raise ReadOnlyError(f"{session.location}: cannot write: {session.read_only}")
     target = session.leaf if isinstance(into, Current) else into
     if target is None:
-        raise UsageError(f"{session.location}: the session has no current entry; use --into ENTRY")
+        raise UsageError(f"{session.location}: no current entry; name the entry to append after")
     session.node_of(target)
     return append_point(session, target)
 
 
-def write_replay(
+def prepare_replay(
     session: Session,
     found: Merged,
     pieces: CompletePairs,
@@ -146,14 +186,13 @@ def write_replay(
     ours: BranchDelta,
     *,
     entries: Sequence[str] = (),
-    dry_run: bool,
-) -> Merged:
-    """Copy entries to the target, followed by the merge entry."""
+) -> PreparedMerge:
+    """Prepare to copy entries to the target, followed by the merge entry."""
     found = msgspec.structs.replace(
         found, conflicts=_file_conflicts(ours, theirs), notes=pieces.notes, messages=len(pieces.items)
     )
     if not pieces.items:
-        return msgspec.structs.replace(found, nothing="none of its messages can be copied; nothing was added")
+        return nothing_to_merge(found, "none of its messages can be copied; nothing was added")
     assert found.into is not None
     items = adapt_entries(pieces.items, theirs.session, session, found.into)
     messages = "The message above was" if len(items) == 1 else f"The {len(items)} messages above were"
@@ -164,18 +203,12 @@ def write_replay(
     )
     details = {**found.files.details(), **_details(record, found.conflicts)}
     fields = {"fromId": found.source, "summary": text, "details": details, "fromHook": False}
-    found = msgspec.structs.replace(found, summary=text)
-    if dry_run:
-        return found
-    *brought, entry = session.append_all(
-        [*items, CanonicalEntry("branch_summary", fields, timestamp=timestamp())], found.into
-    )
-    return msgspec.structs.replace(found, brought=tuple(dict.fromkeys(brought)), entry=entry)
+    return PreparedMerge(msgspec.structs.replace(found, summary=text), (*items, _merge_entry(fields)))
 
 
 def _summarize(
-    session: Session, found: Merged, theirs: BranchDelta, ours: BranchDelta, options: SummaryOptions, *, dry_run: bool
-) -> Merged:
+    session: Session, found: Merged, theirs: BranchDelta, ours: BranchDelta, options: SummaryOptions
+) -> PreparedMerge:
     chosen_options = options
     if options.writer is not find_summarizer() and not options.only_instructions:
         chosen_options = msgspec.structs.replace(options, instructions=_with_decisions(options, ours))
@@ -192,12 +225,12 @@ def _summarize(
     found = msgspec.structs.replace(
         found, summary=fields["summary"], files=result.files, conflicts=conflicts, notes=result.reports
     )
-    if dry_run:
-        return found
-    line = {"fromId": found.source, **fields, "details": details}
-    (entry,) = session.append_all([CanonicalEntry("branch_summary", line, timestamp=timestamp())], found.into)
-    done = msgspec.structs.replace(found, entry=entry)
-    return msgspec.structs.replace(done, notes=(*done.notes, *hook_calls.call_after(options.hooks, done)))
+    entry = _merge_entry({"fromId": found.source, **fields, "details": details})
+    return PreparedMerge(found, (entry,), options.hooks)
+
+
+def _merge_entry(fields: dict[str, Any]) -> CanonicalEntry:
+    return CanonicalEntry("branch_summary", fields, timestamp=timestamp())
 
 
 def _details(record: MergeRecord, conflicts: Sequence[Conflict]) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def find_merges(session: Reader) -> dict[str, MergeRecord]:
     """Merge records of a session by entry id, in file order."""
     journal = session.journal
     nodes: Sequence[int] = range(len(journal))
-    if session.dialect.one_line_per_entry:
+    if session.dialect.traits.one_line_per_entry:
         nodes = [node for node in nodes if journal.types[node] == "branch_summary"]
     elif not journal.has_bytes(_MARK):
         return {}
@@ -164,7 +164,7 @@ def history_nodes(session: Reader, leaf: str | None) -> list[int]:
     # Some clients use the order of lines, which can differ from the tree's after a rewrite.
     end = session.node_of(leaf)
     nodes = session.dialect.find_history(session.journal, end, session.read_options)
-    return nodes if session.dialect.one_line_per_entry else _sort_history(nodes, session.journal.tree, end)
+    return nodes if session.dialect.traits.one_line_per_entry else _sort_history(nodes, session.journal.tree, end)
 
 
 def append_point(session: Reader, leaf: str) -> str:

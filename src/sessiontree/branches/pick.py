@@ -8,7 +8,15 @@ import msgspec
 
 from sessiontree.branches.branch_delta import BranchDelta, find_delta, find_session_deltas, is_same
 from sessiontree.branches.file_conflicts import files_of
-from sessiontree.branches.merge import Merged, already_merged, check_target, write_replay
+from sessiontree.branches.merge import (
+    Merged,
+    PreparedMerge,
+    already_merged,
+    check_target,
+    nothing_to_merge,
+    prepare_replay,
+    write_merge,
+)
 from sessiontree.branches.merge_records import MergeRecord, find_same_merge, history_ids, merged_history
 from sessiontree.branches.replay import check_no_open_calls, complete_pairs, is_replayable, pair_results
 from sessiontree.dialects.canonical import CanonicalEntry
@@ -31,6 +39,20 @@ def pick(
     They may come from several branches or, with `branch`, only from the path to that entry. Entries that are on the
     path to `onto` or were already picked onto it are not copied again.
     """
+    prepared = prepare_pick(session, entries, onto=onto, source=source, branch=branch, dry_run=dry_run)
+    return prepared.found if dry_run else write_merge(session, prepared)
+
+
+def prepare_pick(
+    session: Session,
+    entries: Sequence[str],
+    *,
+    onto: str | Current = CURRENT,
+    source: Reader | None = None,
+    branch: str | None = None,
+    dry_run: bool = False,
+) -> PreparedMerge:
+    """Do everything but write. With `dry_run` for read-only sessions, too."""
     other: Reader = session if source is None else source
     if not entries:
         raise UsageError("no entries to pick: name at least one")
@@ -42,7 +64,7 @@ def pick(
     end = (chosen or list(entries))[-1]
     found = Merged("pick", branch or end, target, None, None if is_own else other.id)
     if not chosen:
-        return msgspec.structs.replace(found, nothing="all of these entries are already here; nothing was added")
+        return nothing_to_merge(found, "all of these entries are already here; nothing was added")
     done_before = find_same_merge(session, MergeRecord(end, target, None, found.session, "pick", 0, tuple(chosen)))
     if done_before is not None:
         return already_merged(found, done_before)
@@ -52,7 +74,7 @@ def pick(
     theirs = msgspec.structs.replace(theirs, items=tuple(items), lead=())
     found = msgspec.structs.replace(found, ancestor=theirs.ancestor, files=files_of(theirs))
     names = dict.fromkeys([*(_line_of(other, entry) for entry in items), *chosen])
-    return write_replay(session, found, complete_pairs(items), theirs, ours, entries=tuple(names), dry_run=dry_run)
+    return prepare_replay(session, found, complete_pairs(items), theirs, ours, entries=tuple(names))
 
 
 def _chosen_items(source: Reader, chosen: Sequence[str], branch: str | None) -> list[CanonicalEntry]:

@@ -15,14 +15,14 @@ from msgspec import Struct
 
 from sessiontree.branches.branch_delta import apply_edits, is_same
 from sessiontree.branches.merge_records import MERGED_FROM, find_merges, history_nodes
-from sessiontree.branches.tips import MESSAGE_TYPES
-from sessiontree.conversion.roles import with_common_role
-from sessiontree.conversion.tool_names import ToolMapper, with_original_tools
+from sessiontree.conversion.tool_mapping import ToolMapper, with_original_tools
 from sessiontree.core.context import entry_messages
+from sessiontree.core.entries import MESSAGE_TYPES
 from sessiontree.core.ids import timestamp
 from sessiontree.core.messages import Assistant, Message, ToolResult, tool_calls
 from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.dialects.passthrough import PASSTHROUGH
+from sessiontree.dialects.roles import with_common_role
 from sessiontree.errors import UsageError
 from sessiontree.session.reader import Reader
 
@@ -158,10 +158,10 @@ def adapt_entries(entries: Sequence[CanonicalEntry], source: Reader, target: Rea
     fitted: list[CanonicalEntry] = []
     for entry in entries:
         bare = CanonicalEntry(
-            entry.kind, _bare_fields(entry, keeps_responses=target.dialect.one_line_per_entry), timestamp=now
+            entry.kind, _bare_fields(entry, keeps_responses=target.dialect.traits.one_line_per_entry), timestamp=now
         )
         adapted, _ = words.map_entry(with_original_tools(bare))
-        adapted, _ = with_common_role(adapted, target.dialect.name)
+        adapted, _ = with_common_role(adapted, target.dialect)
         fitted.append(_with_free_ids(adapted, used, renamed, number))
     return fitted
 

@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sessiontree.branches.merge_records import history_nodes
+from sessiontree.core.entries import CONTEXT_TYPES
 from sessiontree.session.reader import Reader
-
-MESSAGE_TYPES = frozenset({"message", "custom_message", "branch_summary"})
-"""Types of entries with messages that can be copied to another branch."""
-
-_TIP_TYPES = MESSAGE_TYPES | {"compaction"}
 
 
 def find_tips(session: Reader) -> dict[int, list[int]]:
@@ -26,7 +22,7 @@ def count_tips(session: Reader) -> int:
     """Count the tips. Listings call this for every session, so the common case of one leaf is fast."""
     types, leaves = session.journal.types, session.leaves()
     if len(leaves) <= 1:
-        return int(not _TIP_TYPES.isdisjoint(types))
+        return int(not CONTEXT_TYPES.isdisjoint(types))
     return len(_ends(session, leaves, history_nodes if "compaction" in types else _path_nodes))
 
 
@@ -61,4 +57,4 @@ def _ends(
 def tip_of(session: Reader, history: Sequence[int]) -> int | None:
     """Last message of a history; labels, settings and moves are not tips."""
     types = session.journal.types
-    return next((node for node in reversed(history) if types[node] in _TIP_TYPES), None)
+    return next((node for node in reversed(history) if types[node] in CONTEXT_TYPES), None)

@@ -17,9 +17,9 @@ from typing import TextIO
 from sessiontree.agent.approval import Approvals, Question, Reply
 from sessiontree.agent.controller import Controller
 from sessiontree.agent.events import AgentEnd
-from sessiontree.agent.pending import Resolution, pending_calls
 from sessiontree.agent.shell_commands import parse_user_command
-from sessiontree.app.start import StartOptions, open_controller
+from sessiontree.agent.tool_calls import Resolution, pending_calls
+from sessiontree.app.start import StartOptions, open_controller, record_session
 from sessiontree.chat import commands
 from sessiontree.chat.event_printer import EventPrinter, LiveOutput, preview_lines
 from sessiontree.chat.lane_view import LaneView
@@ -31,7 +31,6 @@ from sessiontree.core.entries import MessageEntry
 from sessiontree.core.messages import BashExecution
 from sessiontree.errors import SessionTreeError, UsageError
 from sessiontree.explore.exploration import Exploration
-from sessiontree.library.last_session import record_last_session
 from sessiontree.search.prompt_history import PromptHistory
 from sessiontree.views.text import clean, one_line, plural
 
@@ -104,7 +103,7 @@ class Conversation:
             line = self._next_queued() or await self._next_line()
             if line is not None:
                 await self._handle(line)
-        self._record_session()
+        record_session(self.controller)
 
     def _next_queued(self) -> str | None:
         """The next queued line, echoed as if it were typed now."""
@@ -170,7 +169,7 @@ class Conversation:
         finally:
             if not is_done:
                 self._restore_queued()
-        self._record_session()
+        record_session(self.controller)
 
     def _steer(self, line: str) -> bool:
         """Send a line to the current run; False if the line has to wait until the run ends."""
@@ -244,7 +243,7 @@ class Conversation:
         screen.line(one_line(state.title) or "New session", BOLD)
         count = session.count("message")
         where = "not saved" if self.is_in_memory else clean(session.location)
-        screen.line(f"· {clean(session.id)[:8]} · {plural(count, 'message')} · {session.dialect.name} · {where}", DIM)
+        screen.line(f"· {clean(session.id)} · {plural(count, 'message')} · {session.dialect.name} · {where}", DIM)
         screen.line(f"· {one_line(state.model or 'no model')} · in {clean(controller.cwd)} · /help", DIM)
         if count and session.cwd and os.path.realpath(session.cwd) != os.path.realpath(controller.cwd):
             screen.line(f"· the session belongs to {clean(session.cwd)}; tools use the folder above", RED)
@@ -259,13 +258,6 @@ class Conversation:
 
     def show_preview(self, text: str) -> None:
         self.screen.lines(preview_lines(text, self.screen.width), DIM)
-
-    def _record_session(self) -> None:
-        """Make `-c` continue this session in this terminal."""
-        controller = self.controller
-        session = controller.session
-        if not self.is_in_memory and not session.is_pending:
-            record_last_session(session.location, session.cwd or controller.cwd, home=controller.home)
 
     # EditorHost
 

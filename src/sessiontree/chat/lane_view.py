@@ -17,8 +17,7 @@ import msgspec
 from sessiontree.agent.approval import Question, Reply
 from sessiontree.agent.async_bridge import in_background
 from sessiontree.agent.events import ToolStart, TurnStart
-from sessiontree.agent.tools.base import short
-from sessiontree.agent.tools.registry import Tools
+from sessiontree.agent.tools.base import Tools, short
 from sessiontree.branches.summarize import SummaryOptions
 from sessiontree.chat.line_editor import Prompter
 from sessiontree.chat.terminal import BOLD, DIM, RED, Screen

@@ -12,8 +12,8 @@ import msgspec
 
 from sessiontree.agent.controller import Controller
 from sessiontree.agent.events import AgentEnd, ApprovalAnswered, Compacting, Event, Failed, Retry
-from sessiontree.app.start import StartOptions, open_controller
-from sessiontree.library.last_session import record_last_session
+from sessiontree.app.event_json import encode_event
+from sessiontree.app.start import StartOptions, open_controller, record_session
 from sessiontree.views.text import clean, one_line
 
 Format: TypeAlias = Literal["text", "json", "stream-json"]
@@ -42,20 +42,18 @@ async def print_answer(
         end: AgentEnd | None = None
         async for event in controller.send(prompt):
             if format == "stream-json":
-                print_json(msgspec.to_builtins(event))
+                print_json(encode_event(event))
                 sys.stdout.flush()
             if isinstance(event, AgentEnd):
                 end = event
             _print_problem(event, print_error)
         assert end is not None
-        session = controller.session
-        is_kept = not options.in_memory and not session.is_pending
+        is_kept = not options.in_memory and not controller.session.is_pending
         if format == "json":
             print_json(_to_json(controller, end, is_kept=is_kept))
         elif format == "text":
             _print_text(end.text)
-        if is_kept:
-            record_last_session(session.location, session.cwd or controller.cwd, home=options.home)
+        record_session(controller)
     return end
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from sessiontree.agent.approval import Question, Reply
-from sessiontree.agent.pending import Answered, PendingCall, Resolution
+from sessiontree.agent.tool_calls import Answered, PendingCall, Resolution
 from sessiontree.chat.event_printer import describe_call
 from sessiontree.chat.line_editor import Prompter, Reader
 from sessiontree.chat.terminal import BOLD, CYAN, DIM, GREEN, RED, Screen

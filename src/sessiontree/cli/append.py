@@ -6,7 +6,6 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from sessiontree import paths
 from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session, remember_session
@@ -16,6 +15,7 @@ from sessiontree.core.jsonio import parse_json
 from sessiontree.core.messages import message_text
 from sessiontree.errors import InvalidEntryError, WriteError
 from sessiontree.search.prompt_spool import remember
+from sessiontree.stores.repositories import home_folder
 from sessiontree.views.json import describe_entry
 from sessiontree.views.text import plural
 
@@ -48,8 +48,8 @@ def run(options: Options) -> None:
     entries = [branch.append(entry) for entry in _read_entries(options)]
     others = len(session.refresh())
     session.close()
-    if "user" in (options.role, options.role_option):
-        _record_prompts(session, entries, options.home)
+    if "user" in (options.role, options.role_option) and not session.repository.is_volatile:
+        _record_prompts(session, entries, home_folder(options.home))
     remember_session(session.location, session.cwd, options)
     if others:
         stderr.print_line(
@@ -61,14 +61,14 @@ def run(options: Options) -> None:
         output.print_lines(entry.id for entry in entries)
 
 
-def _record_prompts(session: Session, entries: list[Entry], home: str | None) -> None:
+def _record_prompts(session: Session, entries: list[Entry], home: str) -> None:
     """Add prompts to the prompt history. They are in the session already, so a failure is only reported."""
     for entry in entries:
         if isinstance(entry, MessageEntry):
             text, at = message_text(entry.message), milliseconds(entry.timestamp)
             try:
                 remember(
-                    home or paths.home(),
+                    home,
                     text,
                     cwd=session.cwd,
                     session=session.id,

@@ -24,7 +24,7 @@ The folder has one subfolder for each agent, with the same layout as the agent's
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="DIR")
+    parser.add_argument("folder", metavar="DIR", help="the folder to copy to")
     parser.add_argument("--dry-run", action="store_true", help="only show what would change")
     add_root_option(parser)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from sessiontree.branches.leave import leave
+from sessiontree.app.actions.switch import plan_switch
 from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session, remember_session
@@ -17,7 +17,7 @@ from sessiontree.errors import UsageError
 from sessiontree.views.text import plural
 
 if TYPE_CHECKING:
-    from sessiontree.session.session import Session
+    from sessiontree.branches.leave import LeaveResult
 
 EXAMPLES = """examples:
   sessiontree branch 019c2f3a 8b01d2e4
@@ -45,22 +45,20 @@ def run(options: Options) -> None:
     to = None if options.before_all else session.find_entry(options.entry or options.at)
     if to is not None and options.before:
         to = session.parent(to)
-    summary = _leave(session, to, options) if options.summarize else None
-    if not options.summarize:
-        session.move(to)
+    ask = build_summary_request(session, options) if options.summarize else None
+    left = plan_switch(session, to, ask).do().result
+    if options.summarize:
+        _print_left(left)
     session.close()
     remember_session(session.location, session.cwd, options)
     if options.json:
-        output.print_json({"session": session.id, "leaf": session.leaf, "summary": summary})
+        output.print_json({"session": session.id, "leaf": session.leaf, "summary": left.summary or None})
     else:
         output.print_lines([session.leaf or "(before the first entry)"])
 
 
-def _leave(session: Session, to: str | None, options: Options) -> str | None:
-    """Switch to an entry with a summary of the branch left; returns the summary, if one was written."""
-    left = leave(session, to, build_summary_request(session, options))
+def _print_left(left: LeaveResult) -> None:
     if left.entry is None:
         stderr.print_line("nothing to summarize: the branch you left has no messages")
-        return None
-    stderr.print_line(f"summarized {plural(left.messages, 'message')} of the branch that ends at {left.left}")
-    return left.summary
+    else:
+        stderr.print_line(f"summarized {plural(left.messages, 'message')} of the branch that ends at {left.left}")

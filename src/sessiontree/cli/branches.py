@@ -33,7 +33,7 @@ def run(options: Options) -> None:
     session = open_for_reading(options)
     branches = list_branches(session)
     marks = find_branch_marks(session, branches)
-    writers = find_writers(session.location)
+    writers = find_writers(session.ref.path) if session.ref.is_file else None
     if options.json:
         output.print_json(
             {
@@ -47,4 +47,5 @@ def run(options: Options) -> None:
         return
     texts = [gist(entry) for entry in session.entries([branch.leaf for branch in branches])]
     output.print_lines(draw_branches(branches, texts, output.width(), time.time(), marks))
-    stderr.print_line(draw_writers(writers))
+    if session.ref.is_file:
+        stderr.print_line(draw_writers(writers))

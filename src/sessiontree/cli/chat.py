@@ -97,7 +97,8 @@ async def _print(options: Options, wanted: StartOptions) -> int:
 
 def _prompt(given: str | None) -> tuple[str, bytes | None]:
     """The prompt with piped text appended, and piped data if it is an image."""
-    from sessiontree.agent.text_files import image_type, is_binary
+    from sessiontree.agent.text_files import is_binary
+    from sessiontree.providers.turns import image_type
 
     data = b"" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read()
     if image_type(data) is not None:
@@ -112,12 +113,12 @@ def _prompt(given: str | None) -> tuple[str, bytes | None]:
 
 
 def _wanted(options: Options) -> StartOptions:
-    from sessiontree import paths
     from sessiontree.app.start import StartOptions
     from sessiontree.settings import load_settings
+    from sessiontree.stores.repositories import home_folder
 
     cwd = _working_folder()
-    home = paths.home() if options.home is None else os.path.abspath(options.home)
+    home = home_folder(options.home)
     loaded = load_settings(cwd, home)
     for notice in loaded.warnings:
         stderr.print_line(f"sessiontree: {notice}")
@@ -129,6 +130,7 @@ def _wanted(options: Options) -> StartOptions:
         session=_session(options, cwd),
         is_fork=options.fork is not None,
         in_memory=options.no_session,
+        repository=options.home,
         thinking=options.thinking,
         approval=options.approval,
         name=options.name,
@@ -145,7 +147,7 @@ def _session(options: Options, cwd: str) -> str | None:
         from sessiontree.cli.library_options import open_library
 
         with open_library(options) as library:
-            return find_to_continue(library, cwd).path
+            return find_to_continue(library, cwd).ref
     named = options.resume or options.session or options.fork
     return find_session(named, options)[0] if named else None
 

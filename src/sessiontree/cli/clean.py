@@ -9,6 +9,8 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from sessiontree.app.actions.archive import plan_archive
+from sessiontree.app.actions.convert import check_target
 from sessiontree.archive.clean import (
     CleanPlan,
     CleanPolicy,
@@ -20,12 +22,12 @@ from sessiontree.archive.clean import (
 )
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.convert import check_target
 from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
+from sessiontree.clients import client_of
 from sessiontree.core.ids import now_ms
 from sessiontree.errors import SessionTreeError
-from sessiontree.views.text import columns, cut, one_line, pad, plural
+from sessiontree.views.text import columns, cut, human_size, one_line, pad, plural
 
 if TYPE_CHECKING:
     from sessiontree.archive.archive_home import Home
@@ -93,11 +95,11 @@ def _archive(home: Home, plan: CleanPlan, why: str) -> list[str]:
         home.archive.finish()
         for session in plan.chosen:
             try:
-                freed = home.archive.archive(session.info, why)
+                archived = plan_archive(home, session.info, why).do().result
             except SessionTreeError as error:
                 failed.append(str(error))
                 continue
-            for path in freed.remaining:
+            for path in archived.remaining:
                 stderr.print_line(f"{path}: not a regular file; left in place")
     return failed
 
@@ -148,9 +150,10 @@ def _print_summary(plan: CleanPlan, options: Options, risk: list[Candidate]) -> 
 def warn_of_deletion(risk: list[Candidate]) -> None:
     """Warn about sessions that their agent will delete soon."""
     if risk:
+        clients = " and ".join(sorted({client_of(candidate.agent).name for candidate in risk}))
         stderr.print_line(
-            f"warning: Claude Code will delete {plural(len(risk), 'session')} within a week "
-            "(its cleanupPeriodDays setting); `sessiontree keep --all` makes copies"
+            f"warning: {clients} will delete {plural(len(risk), 'session')} within a week, as its settings require; "
+            "`sessiontree keep --all` makes copies"
         )
 
 
@@ -162,16 +165,6 @@ def render_age(milliseconds: int) -> str:
         if days < limit:
             return f"{value}{unit}"
     return f"{days // 365}y"
-
-
-def human_size(size: int) -> str:
-    if size < 1000:
-        return f"{size} B"
-    value, unit = size / 1000, "kB"
-    for larger in ("MB", "GB"):
-        if value >= 999.5:
-            value, unit = value / 1000, larger
-    return f"{value:.1f} {unit}" if value < 9.95 else f"{value:.0f} {unit}"
 
 
 def _to_json(plan: CleanPlan, options: Options, failed: list[str], risk: list[Candidate]) -> dict[str, Any]:

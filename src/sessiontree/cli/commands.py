@@ -5,12 +5,6 @@ Summaries are here and not in the commands' modules, so that the root help and s
 
 from __future__ import annotations
 
-import importlib
-from keyword import iskeyword
-from types import ModuleType
-
-from sessiontree.errors import UsageError
-
 GROUPS: dict[str, dict[str, str]] = {
     "Look": {
         "list": "list sessions",
@@ -78,7 +72,7 @@ SUMMARIES = {name: summary for group in GROUPS.values() for name, summary in gro
 COMMANDS = tuple(SUMMARIES)
 
 # What people type who know git or a shell.
-_ALIASES = {
+ALIASES = {
     "ls": "list",
     "log": "show",
     "cat": "show",
@@ -106,19 +100,3 @@ _ALIASES = {
     "usage": "stats",
     "import": "convert",
 }
-
-
-def unknown_command(name: str) -> UsageError:
-    """The error for a name that is not a command, with a suggestion if one is close."""
-    suggestion = _ALIASES.get(name.lower())
-    if suggestion is None:
-        from difflib import get_close_matches  # only on this error path
-
-        suggestion = next(iter(get_close_matches(name.lower(), COMMANDS, n=1, cutoff=0.6)), None)
-    hint = f"did you mean '{suggestion}'?" if suggestion else "`sessiontree help` lists all commands"
-    return UsageError(f"unknown command '{name}'; {hint}")
-
-
-def command_module(name: str) -> ModuleType:
-    """The module that implements a command. One named like a Python keyword has an underscore after its name."""
-    return importlib.import_module(f"sessiontree.cli.{name}_" if iskeyword(name) else f"sessiontree.cli.{name}")

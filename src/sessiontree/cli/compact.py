@@ -9,17 +9,18 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from sessiontree.app.actions.compact import compaction_fields, plan_compact, plan_undo_compaction, undone_fields
 from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session, remember_session
-from sessiontree.cli.summaries import add_summary_options, find_configured_summarizer, load_session_settings
-from sessiontree.compaction import Compacted, Undone, compact, policy_of, undo
+from sessiontree.cli.summaries import add_summary_options, load_session_settings
 from sessiontree.core.messages import Message, message_text
 from sessiontree.views.text import clean, cut, one_line, plural
 
 if TYPE_CHECKING:
+    from sessiontree.compaction import Compacted, Undone
     from sessiontree.session.session import Session
 
 EXAMPLES = """examples:
@@ -52,31 +53,28 @@ def _tokens(text: str) -> int:
 def run(options: Options) -> None:
     session = open_session(options)
     if options.undo:
-        undone = undo(session)
+        undone = plan_undo_compaction(session).do().result
         session.close()
         remember_session(session.location, session.cwd, options)
         _print_undone(session, undone, options)
         return
-    settings = load_session_settings(session, options)
-    # Finding the model decodes the whole context, so it is only done if settings differ by model.
-    chosen = settings.compaction.for_model(_model_of(session) if settings.compaction.model_overrides else None)
-    done = compact(
+    plan = plan_compact(
         session,
-        instructions=options.instructions or chosen.instructions,
-        keep=chosen.keep_recent_tokens if options.keep is None else options.keep,
+        load_session_settings(session, options),
+        instructions=options.instructions,
+        keep=options.keep,
         strategy=options.strategy,
-        policy=policy_of(chosen),
         window=options.window,
-        summarizer=find_configured_summarizer(settings),
         dry_run=options.dry_run,
     )
+    done = plan.expected if options.dry_run else plan.do().result
     session.close()
     for report in done.reports:
         stderr.print_line(f"sessiontree: {report}")
     if not options.dry_run:
         remember_session(session.location, session.cwd, options)
     if options.json:
-        output.print_json(_to_json(session, done))
+        output.print_json({"session": session.id, "dialect": session.dialect.name, **compaction_fields(done)})
         return
     output.print_lines(_render(done))
     if options.dry_run:
@@ -85,46 +83,14 @@ def run(options: Options) -> None:
         stderr.print_line(f"`sessiontree compact {shlex.quote(options.session)} --undo` reverts it")
 
 
-def _model_of(session: Session) -> str | None:
-    """The session's current model, as "provider/model"."""
-    model = session.context().state.model
-    return None if model is None else f"{model.provider}/{model.model_id}"
-
-
 def _print_undone(session: Session, undone: Undone, options: Options) -> None:
     if options.json:
-        output.print_json(
-            {"session": session.id, "leaf": undone.leaf, "undone": undone.compaction, "leftBehind": undone.left}
-        )
+        output.print_json({"session": session.id, **undone_fields(undone)})
         return
     output.print_lines([undone.leaf or "(before the first entry)"])
     if undone.left:
         messages = plural(undone.left, "message")
         stderr.print_line(f"{messages} after the compaction stay on a separate branch (see `sessiontree tree`)")
-
-
-def _to_json(session: Session, done: Compacted) -> dict[str, Any]:
-    plan = done.plan
-    return {
-        "session": session.id,
-        "dialect": session.dialect.name,
-        "done": done.entry is not None,
-        "entry": done.entry.id if done.entry is not None else None,
-        "strategy": plan.strategy,
-        "summarizer": done.summarizer,
-        "tokensBefore": done.tokens_before,
-        "tokensAfter": done.tokens_after,
-        "piTokensBefore": plan.tokens_before,
-        "firstKept": plan.first_kept,
-        "kept": len(plan.kept),
-        "summarised": len(plan.summarized),
-        "turnPrefix": len(plan.turn_prefix),
-        "isSplitTurn": plan.is_split_turn,
-        "readFiles": list(plan.files.read),
-        "modifiedFiles": list(plan.files.modified),
-        "summary": done.summary,
-        "reports": list(done.reports),
-    }
 
 
 def _render(done: Compacted) -> Iterator[str]:

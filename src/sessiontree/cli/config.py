@@ -29,6 +29,7 @@ from sessiontree.settings.files import set_value, unset_value
 from sessiontree.settings.keys import find_setting, is_section, nearest, parse_key, parse_value, render_key
 from sessiontree.settings.known import ANY_MODEL
 from sessiontree.settings.schema import json_schema
+from sessiontree.stores.repositories import home_folder
 from sessiontree.views.text import clean, columns
 
 EXAMPLES = """examples:
@@ -205,7 +206,7 @@ def _cwd(options: Options) -> str:
 
 
 def _home(options: Options) -> str | None:
-    return os.path.abspath(options.home) if options.home else None
+    return home_folder(options.home) if options.home else None
 
 
 def _notice(notice: Any) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from sessiontree.cli.parser import Options
 from sessiontree.errors import NotFoundError, UsageError
 from sessiontree.library.last_session import find_last_session
 from sessiontree.library.threads import ThreadMember
+from sessiontree.stores.repositories import home_folder
 from sessiontree.views.listing import draw_listing, short_ids
 
 if TYPE_CHECKING:
@@ -55,9 +56,9 @@ def run(options: Options) -> int | None:
 
 def find_to_continue(library: Library, cwd: str) -> Summary:
     """This terminal's last session if it belongs to the project, else the project's newest."""
-    crumb = find_last_session(library.home)
+    crumb = find_last_session(home_folder(library.home))
     if crumb is not None:
-        last = next((s for s in library.everything() if s.path == os.path.realpath(crumb.path)), None)
+        last = next((s for s in library.everything() if s.ref == os.path.realpath(crumb.path)), None)
         if last is not None and last.kind == "session" and library.belongs(last, cwd):
             return last
     newest = library.newest(cwd)

@@ -9,25 +9,24 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sessiontree import plugins
+from sessiontree.app.actions.convert import check_target, conversion_fields, plan_convert
 from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import add_read_options, open_for_reading
-from sessiontree.conversion.install import Plan, Request, carry_out, make_plan
-from sessiontree.errors import UsageError
+from sessiontree.conversion.install import Plan, Request
 from sessiontree.views.text import clean
 
 if TYPE_CHECKING:
-    from sessiontree.conversion.report import Report
+    from sessiontree.conversion.convert import Report
 
 EXAMPLES = """examples:
   sessiontree convert ~/.pi/agent/sessions/--work--/x.jsonl --to claude --install
   sessiontree convert s.jsonl --to pi --branch all --out s-pi.jsonl --strict
 
-TARGET is claude, pi, omp, neovate or native. Data that the target cannot express is kept as metadata that its client
-ignores, and is restored when the session is converted back."""
+TARGET is claude, pi, omp, neovate, native or a plugin's format. Data that the target cannot express is kept as metadata
+that its client ignores, and is restored when the session is converted back."""
 
 _KINDS = {"dropped": "dropped", "changed": "changed", "mapped": "mapped", "aside": "aside"}
 
@@ -43,7 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--out", metavar="FILE", help="write to this new file")
-    where.add_argument("--install", action="store_true", help="write it where the target's client looks for sessions")
+    where.add_argument(
+        "--install", action="store_true", help="write it where the target's client finds it, or run its import command"
+    )
     parser.add_argument("--cwd", metavar="DIR", help="working folder of the new session (default: the same)")
     parser.add_argument("--dry-run", action="store_true", help="only show what would be done")
     parser.add_argument("--strict", action="store_true", help="fail if anything would be dropped")
@@ -55,40 +56,24 @@ def run(options: Options) -> None:
     request = Request(
         check_target(options.to), branch=options.branch, cwd=options.cwd, out=options.out, strict=options.strict
     )
-    plan = make_plan(session, request)
+    plan = plan_convert(session, request)
     writes = (options.out or options.install) and not options.dry_run
     if writes:
-        carry_out(session, plan)
+        plan.do()
     if options.json:
-        output.print_json({"session": session.id, "written": bool(writes), **plan_to_json(plan)})
+        output.print_json({"session": session.id, "written": bool(writes), **conversion_fields(plan.expected)})
         return
-    output.print_lines(render_plan(plan))
+    output.print_lines(render_plan(plan.expected))
     if not writes:
         stderr.print_line(f"nothing was written; to write it: {_command(options)}")
-
-
-def check_target(name: str) -> str:
-    known = plugins.names("dialects")
-    if name not in known:
-        raise UsageError(f"unknown agent {name!r}; use {', '.join(known)}")
-    return name
-
-
-def plan_to_json(plan: Plan) -> dict[str, Any]:
-    return {
-        "path": plan.path,
-        "size": plan.size,
-        "cwd": plan.cwd,
-        "resume": list(plan.resume),
-        "beside": plan.related_folder[1] if plan.related_folder else None,
-        "report": plan.report.as_json(),
-    }
 
 
 def render_plan(plan: Plan) -> Iterator[str]:
     yield clean(f"target   {plan.path}  ({plan.size:,} bytes)")
     if plan.related_folder:
         yield clean(f"folder   {plan.related_folder[1]}")
+    if plan.install:
+        yield clean(f"import   {shlex.join(plan.install)}")
     if plan.resume:
         yield clean(f"resume   cd {shlex.quote(plan.cwd)} && {shlex.join(plan.resume)}")
     yield from render_report(plan.report)

@@ -10,12 +10,12 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from sessiontree.branches.diff import diff
+from sessiontree.app.actions.diff import plan_diff
 from sessiontree.cli import output
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session
 from sessiontree.errors import ExistsError, NotFoundError
-from sessiontree.views.diff import describe_diff, draw_diff
+from sessiontree.views.diff import draw_diff
 
 if TYPE_CHECKING:
     from sessiontree.session.session import Session
@@ -38,20 +38,22 @@ def run(options: Options) -> None:
     session = open_session(options)
     first, one = _find_entry(session, options.one, options)
     second, other = _find_entry(session, options.other, options)
-    found = diff(first, one, other, other_session=second)
+    plan = plan_diff(first, one, other, other_session=second)
     path = None
     if options.html:
         from sessiontree.export.diff_page import render_diff
         from sessiontree.stores.atomic_files import create_file
 
         path = os.path.abspath(options.html)
-        create_file(path, (piece.encode() for piece in render_diff(found, session.name or f"Session {session.id}")))
+        create_file(
+            path, (piece.encode() for piece in render_diff(plan.found, session.name or f"Session {session.id}"))
+        )
     if options.json:
-        output.print_json({"session": session.id, **describe_diff(found), "html": path})
+        output.print_json({"session": session.id, **plan.describe().data, "html": path})
     elif path is not None:
         output.print_lines([path])
     else:
-        output.print_lines(draw_diff(found, output.width(), output.bold, output.dim))
+        output.print_lines(draw_diff(plan.found, output.width(), output.bold, output.dim))
 
 
 def _find_entry(session: Session, wanted: str, options: Options) -> tuple[Session, str]:

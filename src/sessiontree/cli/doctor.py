@@ -17,7 +17,10 @@ from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import add_dialect_option, find_session
 from sessiontree.errors import NotFoundError, SessionTreeError
 from sessiontree.repair import Finding, examine
+from sessiontree.session.open import looks_like_path
 from sessiontree.session.open import open as open_path
+from sessiontree.sources.find import iter_sessions
+from sessiontree.stores.repositories import find_ref
 from sessiontree.views.text import one_line, plural
 
 EXAMPLES = """examples:
@@ -50,10 +53,10 @@ def run(options: Options) -> int:
 def _files(options: Options) -> Iterator[str]:
     for place in options.places:
         if os.path.isdir(place):
-            for root, folders, names in os.walk(place):
-                folders.sort()
-                yield from (os.path.join(root, name) for name in sorted(names) if name.endswith(".jsonl"))
+            yield from map(str, iter_sessions(place))
         elif os.path.exists(place):
+            yield from (place if ref.is_file else str(ref) for ref in iter_sessions(place))
+        elif looks_like_path(place) and not find_ref(place).is_file:
             yield place
         elif os.sep in place or place.endswith(".jsonl"):
             raise NotFoundError(f"{place}: no such file or folder")

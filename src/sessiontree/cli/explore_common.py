@@ -30,9 +30,9 @@ def load_exploration(session: Session, options: Options) -> ExplorationState:
 
 
 def home_of(options: Options) -> str:
-    from sessiontree import paths
+    from sessiontree.stores.repositories import home_folder
 
-    return paths.home() if options.home is None else os.path.abspath(options.home)
+    return home_folder(options.home)
 
 
 def lane_worktrees(session: Session, options: Options) -> LaneWorktrees:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -12,9 +13,15 @@ from functools import partial
 import msgspec
 
 from sessiontree.agent.async_bridge import in_background, uncancelled
-from sessiontree.agent.tools.registry import load_tools
-from sessiontree.app.models import find_lane_model, no_model_error
-from sessiontree.app.start import build_system_prompt
+from sessiontree.app.event_json import encode_event
+from sessiontree.app.exploration import (
+    LaneOptions,
+    OpenedExploration,
+    can_resume,
+    raised_bounds,
+    resume_exploration,
+    start_exploration,
+)
 from sessiontree.chat.lane_prompts import LanePrompts
 from sessiontree.chat.lane_view import LaneChooser, LaneView, is_undecided
 from sessiontree.chat.terminal import Screen
@@ -24,32 +31,23 @@ from sessiontree.cli.explore_common import (
     home_of,
     lane_worktrees,
     load_exploration,
-    plain,
     print_results,
     session_words,
 )
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import remember_session
-from sessiontree.cli.summaries import build_summary_request, find_configured_summarizer, load_session_settings
-from sessiontree.errors import NotFoundError, SessionTreeError, UsageError, WriteError
+from sessiontree.cli.summaries import build_summary_request, load_session_settings
+from sessiontree.errors import NotFoundError, UsageError, WriteError
 from sessiontree.explore.compare import compare
 from sessiontree.explore.decisions import DecisionResult
 from sessiontree.explore.events import LaneEvent
 from sessiontree.explore.exploration import Exploration
-from sessiontree.explore.fork_rules import ForkRules, trusted
-from sessiontree.explore.lane import Lane
-from sessiontree.explore.lane_messages import LaneMessages
-from sessiontree.explore.plan_parser import parse_bounds, parse_prompts, plan_lanes
-from sessiontree.explore.records import Bounds, Rule
-from sessiontree.explore.resumption import resume
-from sessiontree.explore.start import ExploreOptions, explore
-from sessiontree.explore.state import ExplorationLike, ExplorationState, find_exploration, has_crashed, is_active
-from sessiontree.explore.task_tool import TaskTool
+from sessiontree.explore.plan_parser import parse_bounds, parse_prompts
+from sessiontree.explore.records import Rule
+from sessiontree.explore.state import ExplorationLike, ExplorationState, find_exploration
 from sessiontree.explore.worktrees import LaneWorktrees
-from sessiontree.models import Model
 from sessiontree.session.reader import CURRENT
 from sessiontree.session.session import Session
-from sessiontree.settings import Settings
 from sessiontree.views.text import one_line
 
 
@@ -61,13 +59,14 @@ async def run_lanes(session: Session, options: Options) -> int:
     is_resume = options.subcommand == "resume"
     if is_resume and not options.again:
         state = load_exploration(session, options)
-        if not _can_resume(session, state, options):
+        if not can_resume(session, state, _check_rules(options), raises_limits=bool(options.budget)):
             return _clean_up_only(session, state, options)
     screen = Screen(sys.stderr)
     can_ask = not options.json and screen.is_terminal and sys.stdin is not None and sys.stdin.isatty()
     prompts = LanePrompts(screen, sys.stdin) if can_ask else None
     view = LaneView(screen, prompts)
-    exploration, models = (_resume if is_resume else _start)(session, options, view)
+    opened = (_resume if is_resume else _start)(session, options, view)
+    exploration = opened.exploration
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         _cancel_on(number)
     was_stopped, is_clean = None, True
@@ -83,7 +82,7 @@ async def run_lanes(session: Session, options: Options) -> int:
     finally:
         with contextlib.suppress(asyncio.CancelledError):
             has_ended = was_stopped is not None
-            is_clean = await uncancelled(_clean_up(exploration, models, options, has_ended=has_ended))
+            is_clean = await uncancelled(_clean_up(opened, options, has_ended=has_ended))
         session.close()
     if was_stopped:
         return stderr.INTERRUPTED
@@ -136,10 +135,10 @@ def _read_state(session: Session, exploration: Exploration) -> ExplorationLike:
     return msgspec.structs.replace(state, lanes=[own.get(lane.number, lane) for lane in state.lanes])
 
 
-async def _clean_up(exploration: Exploration, models: Sequence[Model], options: Options, *, has_ended: bool) -> bool:
+async def _clean_up(opened: OpenedExploration, options: Options, *, has_ended: bool) -> bool:
     """Close models and remove the folders of lanes that have ended; returns whether all could be removed."""
-    for model in models:
-        await model.close()
+    await opened.close()
+    exploration = opened.exploration
     # After an early end, rules may still have to look at the folders when the exploration is resumed.
     if options.keep_worktrees or (exploration.plan.rules and not has_ended):
         return True
@@ -190,7 +189,7 @@ async def _watch(
 
 def _print_event(exploration: Exploration, event: LaneEvent, options: Options) -> None:
     try:
-        output.print_json({"type": "event", **plain(event)})
+        output.print_json(encode_event(event))
         sys.stdout.flush()
     except OSError as error:  # the reader is gone, or the disk is full: lanes must not continue unseen
         raise WriteError(
@@ -229,131 +228,38 @@ async def _choose(
 # Options
 
 
-class _Models:
-    """Opens models by name, and remembers them so that they can be closed."""
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self.opened: list[Model] = []
-
-    def find(self, name: str, number: int = 1) -> Model:
-        self.opened.append(find_lane_model(name, number, self._settings.models))
-        return self.opened[-1]
-
-
-def _shared_options(
-    session: Session, options: Options, settings: Settings, view: LaneView, models: _Models
-) -> ExploreOptions:
-    """The options that `start` and `resume` have in common."""
-    _check_approval(session, options)
-    tools = load_tools()
-    tools.add(TaskTool(find_model=models.find, home=home_of(options)))
-    return ExploreOptions(
-        tools=tools,
+def _lane_options(session: Session, options: Options, view: LaneView, rules: Sequence[Rule]) -> LaneOptions:
+    return LaneOptions(
+        home=home_of(options),
+        settings=load_session_settings(session, options),
+        cwd=session.cwd or os.getcwd(),
+        approver_for=view.approver_for,
+        approval=options.approval,
         check=options.check,
-        approver_for=view.approver_for(options.approval, tools),
-        settings=settings,
-        system=build_system_prompt,
-        lane_worktrees=lane_worktrees(session, options),
-        summarizer=find_configured_summarizer(settings),
-        keep_worktrees=True,  # until the results are printed; see `_clean_up`
+        rules=rules,
     )
 
 
-def _start(session: Session, options: Options, view: LaneView) -> tuple[Exploration, Sequence[Model]]:
-    settings = load_session_settings(session, options)
-    models = _Models(settings)
-    shared = _shared_options(session, options, settings, view, models)
-    prompts = _read_prompts(options)
-    plans = plan_lanes(prompts, options.model or [_default_model(session, settings)], options.n, models.find)
-    rules = _rules(options)
-    exploration = explore(
+def _start(session: Session, options: Options, view: LaneView) -> OpenedExploration:
+    return start_exploration(
         session,
-        prompts=plans.prompts,
-        models=plans.models,
-        names=plans.names,
+        _lane_options(session, options, view, _rules(options)),
+        _read_prompts(options),
+        models=options.model,
+        count=options.n,
         at=CURRENT if options.at is None else session.find_entry(options.at),
-        options=shared,
         parallel=options.parallel,
         bounds=parse_bounds(options.budget, options.max_lanes, options.max_depth),
-        rules=rules,
         worktrees=not options.no_worktrees,
-        hooks=(LaneMessages(), ForkRules(rules, find_model=models.find, settings=settings)),
     )
-    return exploration, models.opened
 
 
-def _resume(session: Session, options: Options, view: LaneView) -> tuple[Exploration, Sequence[Model]]:
-    settings = load_session_settings(session, options)
-    models = _Models(settings)
-    shared = _shared_options(session, options, settings, view, models)
+def _resume(session: Session, options: Options, view: LaneView) -> OpenedExploration:
+    lane_options = _lane_options(session, options, view, _check_rules(options))
     state = load_exploration(session, options)
-    bounds = _new_bounds(state, options)
+    bounds = raised_bounds(state, options.budget)
     _print_untrusted(state, options)
-    exploration = resume(
-        session,
-        state.run,
-        find_model=models.find,
-        again=options.again,
-        options=shared,
-        bounds=bounds,
-        hooks=(LaneMessages(), ForkRules(_trusted_rules(state, options), find_model=models.find, settings=settings)),
-    )
-    return exploration, models.opened
-
-
-def _new_bounds(state: ExplorationState, options: Options) -> Bounds | None:
-    """The limits with those of --budget replaced; None without it."""
-    if not options.budget:
-        return None
-    before = state.plan.bounds
-    given = parse_bounds(options.budget, before.lanes, before.depth)
-    changed = {name: getattr(given, name) for name in ("tokens", "cost", "seconds") if getattr(given, name) is not None}
-    return msgspec.structs.replace(before, **changed)
-
-
-def _trusted_rules(state: ExplorationState, options: Options) -> tuple[Rule, ...]:
-    return trusted(state.plan.rules, [options.fork_on] if options.fork_on else [])
-
-
-def _can_resume(session: Session, state: ExplorationState, options: Options) -> bool:
-    """Whether there are open or missing lanes, or lanes that rules were not applied to."""
-    at_limit = [lane for lane in state.lanes if lane.state == "limit" and lane.verdict is None]
-    if state.open_lanes or (at_limit and options.budget):
-        return True
-    if is_active(session, state):
-        return False
-    if len(state.lanes) < len(state.plan.planned):
-        return True
-    crashed = has_crashed(session, state)
-    rules = _trusted_rules(state, options)
-    return any(_is_unapplied(rule, lane, state, crashed=crashed) for rule in rules for lane in state.lanes)
-
-
-def _is_unapplied(rule: Rule, lane: Lane, state: ExplorationState, *, crashed: bool) -> bool:
-    """Whether a process ended before it applied a rule to a lane. Judges leave no record, and are not asked twice."""
-    if lane.state not in ("done", "limit", "failed") or lane.verdict is not None or rule.kind == "judge":
-        return False
-    if any(other.record.origin == lane.number and other.record.rule == rule.kind for other in state.lanes):
-        return False
-    if rule.kind == "check" and (lane.check is None or lane.check.command != rule.command):
-        return True
-    return crashed and (rule.kind != "check" or (lane.check is not None and lane.check.passed is False))
-
-
-def _default_model(session: Session, settings: Settings) -> str:
-    """The model that answered last, if it can be opened here; otherwise the one in the settings."""
-    last = session.context().state.model
-    name = f"{last.provider}:{last.model_id}" if last is not None and last.provider else None
-    if name is not None:
-        try:
-            find_lane_model(name, 1, settings.models)
-        except SessionTreeError:
-            name = None
-    name = name or settings.model
-    if name is None:
-        raise no_model_error()
-    return name
+    return resume_exploration(session, lane_options, state, again=options.again, bounds=bounds)
 
 
 def _read_prompts(options: Options) -> list[str]:
@@ -383,23 +289,18 @@ def _read_prompts(options: Options) -> list[str]:
     return found
 
 
+def _check_rules(options: Options) -> list[Rule]:
+    return [Rule("check", command=options.fork_on)] if options.fork_on else []
+
+
 def _rules(options: Options) -> list[Rule]:
-    rules = [Rule("check", command=options.fork_on)] if options.fork_on else []
+    rules = _check_rules(options)
     rules += [Rule("denied")] if options.fork_on_denied else []
     if options.fork_on_repeats is not None:
         rules.append(Rule("repeats", count=options.fork_on_repeats))
     if options.fork_below is not None:
         rules.append(Rule("judge", threshold=options.fork_below))
     return rules
-
-
-def _check_approval(session: Session, options: Options) -> None:
-    # A session file may come from elsewhere: it cannot grant approval by itself.
-    if session.config.approval_mode == "yolo" and options.approval != "yolo":
-        raise UsageError(
-            f"{session.location}: the session approves everything; pass --approval yolo to allow that, or reset it "
-            "with `/mode default` in `sessiontree chat`"
-        )
 
 
 def _print_untrusted(state: ExplorationState, options: Options) -> None:

@@ -10,28 +10,17 @@ from __future__ import annotations
 import argparse
 import gc
 import os
-from collections.abc import Iterator
 
+from sessiontree.app.actions.export import exported_fields, format_of, new_redactor, plan_export
 from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import add_read_options, open_for_reading
 from sessiontree.errors import ExistsError, UsageError
-from sessiontree.export import Format, Redactor, export
-from sessiontree.stores.atomic_files import create_file
+from sessiontree.export import Format, export
 
 EXAMPLES = """examples:
   sessiontree export 019c2f3a --out session.html --branch all
   sessiontree export s.jsonl --format md --redact"""
-
-_EXTENSIONS: dict[str, Format] = {
-    ".md": "md",
-    ".markdown": "md",
-    ".html": "html",
-    ".htm": "html",
-    ".json": "json",
-    ".jsonl": "jsonl",
-    ".txt": "text",
-}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,25 +47,17 @@ def run(options: Options) -> None:
     if options.out and os.path.lexists(options.out):
         raise ExistsError(f"{options.out}: file exists; choose another name")
     session = open_for_reading(options)
-    redactor = Redactor(os.path.expanduser("~")) if options.redact else None
-    pieces = export(session, format, branch=options.branch, redactor=redactor)
     if options.out:
-        path, size = _write(options.out, pieces)
+        plan = plan_export(session, options.out, format=format, branch=options.branch, redact=options.redact)
+        exported = plan.do().result
+        redactor = exported.redactor
         if options.json:
-            output.print_json(
-                {
-                    "path": path,
-                    "format": format,
-                    "branch": options.branch,
-                    "bytes": size,
-                    "masked": redactor.counts if redactor else None,
-                    "maskedByRule": dict(redactor.by_rule) if redactor else None,
-                }
-            )
+            output.print_json(exported_fields(exported))
         else:
-            output.print_lines([path])
+            output.print_lines([exported.path])
     else:
-        output.print_bytes(pieces)
+        redactor = new_redactor() if options.redact else None
+        output.print_bytes(export(session, format, branch=options.branch, redactor=redactor))
     if redactor is not None:
         stderr.print_line(redactor.report)
     if not options.json:
@@ -87,24 +68,9 @@ def _format(options: Options) -> Format:
     """--format, else from the extension of --out, else Markdown; `--json` alone means the JSON document."""
     chosen: Format | None = options.format
     if chosen is None and options.out:
-        chosen = _EXTENSIONS.get(os.path.splitext(options.out)[1].lower())
+        chosen = format_of(options.out)
     if options.json and not options.out:
         if chosen not in (None, "json"):
             raise UsageError(f"--json prints one JSON object; add --out FILE for the {chosen} document")
         return "json"
     return chosen or "md"
-
-
-def _write(out: str, pieces: Iterator[bytes]) -> tuple[str, int]:
-    """Write a new file atomically; returns its path and size."""
-    size = 0
-
-    def counted() -> Iterator[bytes]:
-        nonlocal size
-        for piece in pieces:
-            size += len(piece)
-            yield piece
-
-    path = os.path.abspath(out)
-    create_file(path, counted())
-    return path, size

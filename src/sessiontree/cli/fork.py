@@ -9,11 +9,12 @@ from __future__ import annotations
 import argparse
 import os
 
+from sessiontree.app.actions.convert import check_target
+from sessiontree.app.actions.fork import plan_fork
 from sessiontree.cli import output, stderr
-from sessiontree.cli.convert import check_target, render_report
+from sessiontree.cli.convert import render_report
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session, remember_session
-from sessiontree.conversion.fork import fork
 from sessiontree.stores.file import FileStore
 from sessiontree.views.text import clean
 
@@ -39,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: Options) -> None:
     session = open_session(options)
-    forked = fork(
+    plan = plan_fork(
         session,
         session.find_entry(options.at) if options.at else None,
         before=options.before,
@@ -47,6 +48,7 @@ def run(options: Options) -> None:
         cwd=os.path.abspath(options.cwd) if options.cwd else None,
         store=FileStore(options.path) if options.path else None,
     )
+    forked = plan.do().result
     remember_session(forked.session.location, forked.session.cwd, options)
     if options.json:
         output.print_json(

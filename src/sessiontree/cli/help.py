@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from sessiontree.cli import output
-from sessiontree.cli.commands import COMMANDS, GROUPS, SUMMARIES, unknown_command
-from sessiontree.cli.parser import Options, build_parsers
+from sessiontree.cli.commands import COMMANDS, GROUPS, SUMMARIES
+from sessiontree.cli.parser import Options, build_parsers, unknown_command
 
 EXAMPLES = """examples:
   sessiontree help

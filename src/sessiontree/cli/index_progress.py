@@ -56,7 +56,7 @@ def update_index(library: Library) -> None:
     until = time.perf_counter() + _SECONDS_UNSEEN
     try:
         with Index(library.environment) as index:
-            index.update(library.everything(), progress=show or _stop_at(until), wait=False)
+            index.update(library.indexable(), progress=show or _stop_at(until), wait=False)
         _clear()
     except (_TimeUpError, sqlite3.Error, OSError):
         return  # the results were printed; the next search continues indexing
@@ -71,7 +71,7 @@ def rebuild_index(library: Library) -> None:
         try:
             with index.store.writer_lock():
                 index.store.clear()
-            index.update(library.everything(), progress=progress_bar("indexing"))
+            index.update(library.indexable(), progress=progress_bar("indexing"))
         except (sqlite3.Error, OSError) as error:
             raise StoreError(f"{index.store.path}: cannot build the index: {error}") from None
     _clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -11,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 from sessiontree.cli import output
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import add_dialect_option, open_session
+from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.library import counts
 from sessiontree.library.cache import Cache, cache_path
-from sessiontree.paths import home, short_id
+from sessiontree.paths import iter_session_files, short_id
+from sessiontree.stores.repositories import home_folder
 from sessiontree.views.json import describe_session
 from sessiontree.views.text import one_line, plural
 
@@ -32,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: Options) -> None:
     session = open_session(options)
-    facts = {**describe_session(session), "shortId": short_id(options.home or home(), session.id)}
+    facts = {**describe_session(session), "shortId": short_id(session.id, _known_ids(session, options))}
     if options.json:
         output.print_json(facts)
     else:
@@ -41,12 +44,23 @@ def run(options: Options) -> None:
         _update_cache(session)
 
 
+def _known_ids(session: Session, options: Options) -> Iterator[str]:
+    """Ids among which a prefix is looked up: those of the session's repository and, for a file, of the home folder."""
+    if session.ref.home:
+        return (stat.id for stat in session.repository.iter_stats())
+    own = (id for id, _ in iter_session_files(home_folder(options.home)))
+    if session.dialect.name == DEFAULT_DIALECT:
+        return own
+    return itertools.chain(own, (stat.id for stat in session.repository.iter_stats()))
+
+
 def _update_cache(session: Session) -> None:
     """Replace the listing cache's estimates by exact counts, as the whole file was read. Creates no cache."""
     path = cache_path(os.environ)
     if not os.path.exists(path):
         return
-    location, size = os.path.realpath(session.location), session.journal.size
+    location = str(session.ref) if session.ref.home else os.path.realpath(session.location)
+    size = session.journal.size
     with contextlib.closing(Cache(path)) as cache:
         if cache.lacks_exact(location, size):
             cache.store_exact(location, size, counts.count(session))

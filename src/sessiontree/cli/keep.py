@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import argparse
 
+from sessiontree.app.actions.convert import check_target
 from sessiontree.archive.archive_home import Home, session_info
 from sessiontree.archive.clean import find_expiring
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
 from sessiontree.cli.clean import warn_of_deletion
-from sessiontree.cli.convert import check_target
 from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
 from sessiontree.core.ids import now_ms

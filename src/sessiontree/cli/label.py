@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from sessiontree.app.actions.names import plan_label
 from sessiontree.cli import output
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session
@@ -27,7 +28,7 @@ def run(options: Options) -> None:
     if options.entry is not None:
         if not options.text and not options.clear:
             raise UsageError("label: TEXT is missing (or --clear to remove the label)")
-        session.label(session.find_entry(options.entry), None if options.clear else options.text)
+        plan_label(session, session.find_entry(options.entry), None if options.clear else options.text).do()
         session.close()
     if options.json:
         output.print_json({"session": session.id, "labels": session.labels})

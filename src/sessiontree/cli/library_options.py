@@ -11,8 +11,9 @@ import time
 from sessiontree.cli.parser import Options
 from sessiontree.core.context import milliseconds
 from sessiontree.errors import UsageError
-from sessiontree.library.library import Library, Progress
+from sessiontree.library.library import Library
 from sessiontree.library.roots import parse_roots
+from sessiontree.library.scanner import Progress
 
 _PROGRESS_AFTER = 0.3
 _UNITS = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800, "mo": 30 * 86_400, "y": 365 * 86_400}

@@ -78,7 +78,7 @@ def _select(library: Library, options: Options, project: str | None) -> tuple[li
 
 def _arrange(library: Library, sessions: Sequence[Summary], options: Options) -> list[ThreadMember]:
     """Put sub-agents below their sessions and, with --tree, forks below their origin."""
-    paths = {session.path for session in sessions}
+    paths = {session.ref for session in sessions}
     subagents = [other for other in library.everything() if other.kind == "subagent" and other.parent in paths]
     subagents.sort(key=lambda subagent: subagent.created or subagent.modified)
     return library.thread([*sessions, *subagents]) if options.tree else with_subagents(sessions, subagents)

@@ -11,16 +11,17 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from sessiontree.branches.merge import Merged, merge
-from sessiontree.branches.pick import pick
+from sessiontree.app.actions.merge import MergePlan, merge_fields, plan_merge, plan_pick
 from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session, remember_session
 from sessiontree.cli.summaries import add_summary_options, build_summary_request
 from sessiontree.errors import UsageError
+from sessiontree.session.reader import CURRENT, Current
 from sessiontree.views.text import clean, one_line, plural
 
 if TYPE_CHECKING:
+    from sessiontree.branches.merge import Merged
     from sessiontree.session.session import Session
 
 EXAMPLES = """examples:
@@ -53,11 +54,13 @@ def run(options: Options) -> None:
     source = other.find_entry(options.source)
     if options.how == "pick":
         entries = [other.find_entry(entry) for entry in options.entries]
-        done = pick(session, entries, onto=into, source=other, branch=source, dry_run=options.dry_run)
+        plan: MergePlan = plan_pick(session, entries, onto=into, source=other, branch=source, dry_run=options.dry_run)
     else:
         ask = build_summary_request(session, options)
-        done = merge(session, source, into=into, how=options.how, source=other, options=ask, dry_run=options.dry_run)
-    print_merged(session, done, options)
+        plan = plan_merge(
+            session, source, into=into, how=options.how, source=other, options=ask, dry_run=options.dry_run
+        )
+    carry_out(session, plan, options)
 
 
 def source_of(session: Session, options: Options) -> Session:
@@ -67,40 +70,19 @@ def source_of(session: Session, options: Options) -> Session:
     return open_session(Options(session=options.from_session, home=options.home))
 
 
-def find_target(session: Session, wanted: str | None) -> str:
+def find_target(session: Session, wanted: str | None) -> str | Current:
     """The entry to append after: the named one, else the current entry."""
-    if wanted is not None:
-        return session.find_entry(wanted)
-    if session.leaf is None:
-        raise UsageError(f"{session.location}: no current entry; name the entry to append after")
-    return session.leaf
+    return CURRENT if wanted is None else session.find_entry(wanted)
 
 
-def print_merged(session: Session, done: Merged, options: Options) -> None:
-    """Print the result of a merge or pick, or of its dry run."""
+def carry_out(session: Session, plan: MergePlan, options: Options) -> None:
+    """Carry out a merge or pick, unless it is a dry run, and print the result."""
+    done = plan.expected if options.dry_run else plan.do().result
     session.close()
     if done.entry is not None:
         remember_session(session.location, session.cwd, options)
     if options.json:
-        output.print_json(
-            {
-                "session": session.id,
-                "how": done.how,
-                "from": {"entry": done.source, "session": done.session},
-                "into": done.into,
-                "ancestor": done.ancestor,
-                "messages": done.messages,
-                "brought": list(done.brought),
-                "entry": done.entry,
-                "summary": done.summary,
-                "readFiles": list(done.files.read),
-                "modifiedFiles": list(done.files.modified),
-                "conflicts": [conflict.fields() for conflict in done.conflicts],
-                "notes": list(done.notes),
-                "nothing": done.nothing,
-                "dryRun": options.dry_run,
-            }
-        )
+        output.print_json({"session": session.id, **merge_fields(done), "dryRun": options.dry_run})
         return
     output.print_lines([done.entry] if done.entry is not None else _preview(done))
     for line in _notes(done):

@@ -1,6 +1,6 @@
 """Show a session of any agent: its details, its last messages and where its file is.
 
-SESSION is a path, an id or its first 8 or more characters, or a title. A part of a title is enough if it matches only
+SESSION is a path, an id or a prefix of it, or a title. A part of a title is enough if it matches only
 one session.
 """
 
@@ -55,11 +55,11 @@ def run(options: Options) -> None:
 
 def present(library: Library, summary: Summary, options: Options, messages: int) -> None:
     """Print a session: its path, one JSON object, or its details and last messages."""
-    remember_session(summary.path, summary.cwd, options)
+    remember_session(summary.ref, summary.cwd, options)
     if options.print_path:
-        output.print_lines([summary.path])
+        output.print_lines([summary.ref])
         return
-    session = open_path(summary.path, home=library.home, dialect=summary.agent)
+    session = open_path(summary.ref, home=library.home, dialect=summary.agent)
     last = _last_messages(session, messages)
     if options.json:
         output.print_json({**describe_summary(summary), "lastMessages": [describe_shown(entry) for entry in last]})
@@ -114,7 +114,7 @@ def _details(summary: Summary, session: Session) -> Iterator[str]:
         "forked from": summary.forked_from or "",
         "parent": summary.parent or "",
         "health": summary.health if summary.health != "ok" else "",
-        "file": summary.path,
+        "file": summary.ref,
     }
     for name, value in rows.items():
         if value:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 from collections.abc import Callable, Mapping, Sequence
+from keyword import iskeyword
+from types import ModuleType
 from typing import Any, NoReturn
 
-from sessiontree.cli.commands import COMMANDS, GROUPS, SUMMARIES, command_module, unknown_command
+from sessiontree.cli.commands import ALIASES, COMMANDS, GROUPS, SUMMARIES
 from sessiontree.cli.output import terminal_columns
 from sessiontree.cli.stderr import EXIT_CODES
 from sessiontree.errors import UsageError
@@ -24,10 +27,17 @@ _EXAMPLES = """examples:
   sessiontree list --since 7d
   sessiontree tree 019c2f3a
   sessiontree search "json flag" --context 1"""
-ARGUMENTS = """SESSION is the path of a session file, a session id or its first 8 or more characters, or a title. A
+ARGUMENTS = """SESSION is the path of a session file, a session id or a prefix of it, or a title. A
 part of a title is enough if it matches only one session.
 
 ENTRY is an entry id, its first characters, or a label."""
+
+# Help for arguments that mean the same in every command, by the name that is shown.
+_COMMON_HELP = {
+    "SESSION": "path, id, first characters of an id, or title",
+    "ENTRY": "entry id, its first characters, or a label",
+    "LANE": "number or name of a lane",
+}
 
 _WIDEST_PROSE = 100
 
@@ -106,6 +116,17 @@ def parse(arguments: Sequence[str]) -> Options:
     return options
 
 
+def unknown_command(name: str) -> UsageError:
+    """The error for a name that is not a command, with a suggestion if one is close."""
+    suggestion = ALIASES.get(name.lower())
+    if suggestion is None:
+        from difflib import get_close_matches  # only on this error path
+
+        suggestion = next(iter(get_close_matches(name.lower(), COMMANDS, n=1, cutoff=0.6)), None)
+    hint = f"did you mean '{suggestion}'?" if suggestion else "`sessiontree help` lists all commands"
+    return UsageError(f"unknown command '{name}'; {hint}")
+
+
 def _split_query(arguments: Sequence[str], command: Parser) -> tuple[list[str], list[str]]:
     """Split the arguments of a command into options and query words.
 
@@ -145,7 +166,7 @@ def build_parsers(names: Sequence[str]) -> tuple[Parser, dict[str, Parser]]:
     subparsers = root.add_subparsers(metavar="COMMAND", required=True, prog=root.prog, help=argparse.SUPPRESS)
     parsers: dict[str, Parser] = {}
     for name in names:
-        module = command_module(name)
+        module = _command_module(name)
         command = parsers[name] = subparsers.add_parser(
             name,
             description=module.__doc__,
@@ -156,9 +177,18 @@ def build_parsers(names: Sequence[str]) -> tuple[Parser, dict[str, Parser]]:
         module.add_arguments(command)
         for leaf in find_subcommands(command).values() or [command]:
             leaf.add_argument("--json", action="store_true", help=getattr(module, "JSON", "print one JSON object"))
-            leaf.add_argument("--home", metavar="DIR", help="home folder for sessions (default: $SESSIONTREE_HOME)")
+            leaf.add_argument(
+                "--home", metavar="DIR", help="home folder, or address such as memory:team (default: $SESSIONTREE_HOME)"
+            )
+            for action in leaf._get_positional_actions():
+                action.help = action.help or _COMMON_HELP.get(str(action.metavar))
         command.set_defaults(run=module.run)
     return root, parsers
+
+
+def _command_module(name: str) -> ModuleType:
+    """The module that implements a command. One named like a Python keyword has an underscore after its name."""
+    return importlib.import_module(f"sessiontree.cli.{name}_" if iskeyword(name) else f"sessiontree.cli.{name}")
 
 
 def add_subcommand(subcommands: Any, name: str, summary: str, description: str) -> Parser:

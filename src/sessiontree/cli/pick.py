@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import argparse
 
-from sessiontree.branches.pick import pick
-from sessiontree.cli.merge import find_target, print_merged, source_of
+from sessiontree.app.actions.merge import plan_pick
+from sessiontree.cli.merge import carry_out, find_target, source_of
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session
 
@@ -31,4 +31,4 @@ def run(options: Options) -> None:
     other = source_of(session, options)
     entries = [other.find_entry(entry) for entry in options.entries]
     onto = find_target(session, options.onto)
-    print_merged(session, pick(session, entries, onto=onto, source=other, dry_run=options.dry_run), options)
+    carry_out(session, plan_pick(session, entries, onto=onto, source=other, dry_run=options.dry_run), options)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import os
 
-import msgspec
-
+from sessiontree.app.actions.tags import plan_pin
 from sessiontree.cli import output, stderr
-from sessiontree.cli.archive_home import open_home
+from sessiontree.cli.archive_home import open_tags
 from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
+from sessiontree.cli.sessions import open_session
+from sessiontree.clients import read_client_file
 
 EXAMPLES = """examples:
   sessiontree pin 019c2f3a
@@ -26,13 +26,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    home = open_home(options)
-    session = home.open(options.session)
-    path = os.path.realpath(session.location)
-    mark = home.tags.change(session.id, path, lambda mark: msgspec.structs.replace(mark, pinned=not options.off))
+    session = open_session(options)
+    mark = plan_pin(open_tags(session, options), session, pinned=not options.off).do().result
     if options.json:
-        output.print_json({"session": session.id, "path": path, "pinned": mark.pinned, "tags": list(mark.tags)})
+        output.print_json({"session": mark.session, "path": mark.path, "pinned": mark.pinned, "tags": list(mark.tags)})
     else:
-        stderr.print_line(f"{path}: {'pinned' if mark.pinned else 'not pinned'}")
-        if mark.pinned and session.dialect.name == "claude":
-            stderr.print_line("Claude Code may still delete this session; `sessiontree keep` makes a copy")
+        stderr.print_line(f"{mark.path}: {'pinned' if mark.pinned else 'not pinned'}")
+        client = session.dialect.client
+        if mark.pinned and client.retention_days(mark.path, read_client_file) is not None:
+            stderr.print_line(f"{client.name} may still delete this session; `sessiontree keep` makes a copy")

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import argparse
 
-from sessiontree.archive.prune_branch import plan_prune, prune
+from sessiontree.app.actions.archive import plan_prune_branch, prune_fields
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.clean import human_size
 from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
-from sessiontree.views.text import plural
+from sessiontree.views.text import human_size, plural
 
 EXAMPLES = """examples:
   sessiontree prune 019c2f3a --branch 8b01d2e4
@@ -32,17 +31,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: Options) -> None:
     home = open_home(options)
     session = home.open(options.session)
-    plan = plan_prune(session, session.find_entry(options.branch))
-    item = prune(home.archive, session, plan) if options.yes else None
+    action = plan_prune_branch(home, session, session.find_entry(options.branch))
+    item = action.do().result if options.yes else None
+    plan = action.expected
     if options.json:
         output.print_json(
             {
                 "session": session.id,
                 "path": session.location,
-                "branch": plan.entry,
-                "entries": len(plan.nodes),
-                "size": plan.size,
-                "leaves": list(plan.leaves),
+                **prune_fields(plan),
                 "done": options.yes,
                 "item": item.id if item else None,
             }

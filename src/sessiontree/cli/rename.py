@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 
+from sessiontree.app.actions.names import plan_rename
 from sessiontree.cli import output
-from sessiontree.cli.archive_home import open_home
 from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
+from sessiontree.cli.sessions import open_session
 from sessiontree.views.text import one_line
 
 EXAMPLES = """examples:
@@ -18,13 +19,13 @@ EXAMPLES = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
-    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("name", metavar="NAME", help="the new name")
     add_root_option(parser)
 
 
 def run(options: Options) -> None:
-    session = open_home(options).open(options.session)
-    session.rename(options.name)
+    session = open_session(options)
+    plan_rename(session, options.name).do()
     session.close()
     if options.json:
         output.print_json({"session": session.id, "path": session.location, "name": session.name})

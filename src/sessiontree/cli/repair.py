@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from sessiontree.app.actions.repair import Repaired, plan_repair_of
 from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import add_dialect_option, open_session
-from sessiontree.repair import Plan, carry_out, plan_repair
 from sessiontree.views.text import cut, one_line
 
 if TYPE_CHECKING:
-    from sessiontree.repair.repair import Change
+    from sessiontree.repair import Plan
 
 EXAMPLES = """examples:
   sessiontree repair damaged.jsonl --dry-run
@@ -34,13 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: Options) -> None:
     session = open_session(options)
-    plan = plan_repair(session)
-    written: dict[str, Any] = {"path": None, "sidecar": None, "backup": None}
-    if options.in_place or options.out:
-        path, sidecar, backup = carry_out(plan, session, options.out)
-        written = {"path": None if plan.is_empty else path, "sidecar": sidecar, "backup": backup}
+    action = plan_repair_of(session, options.out)
+    repaired = action.do().result if options.in_place or options.out else Repaired()
+    written = {"path": repaired.path, "sidecar": repaired.sidecar, "backup": repaired.backup}
+    plan = action.expected
     if options.json:
-        output.print_json({"session": session.id, "changes": [_to_json(change) for change in plan.changes], **written})
+        output.print_json({"session": session.id, **action.describe().data, **written})
     elif plan.is_empty:
         stderr.print_line(f"{session.location}: nothing to repair")
     else:
@@ -50,16 +49,6 @@ def run(options: Options) -> None:
                 stderr.print_line(f"{name}: {value}")
         if not written["path"]:
             stderr.print_line("nothing was written; add --in-place or --out NEW")
-
-
-def _to_json(change: Change) -> dict[str, Any]:
-    return {
-        "rule": change.rule,
-        "line": change.line,
-        "offset": change.start,
-        "before": None if change.before is None else change.before.decode("utf-8", "replace"),
-        "after": None if change.after is None else change.after.decode("utf-8", "replace"),
-    }
 
 
 def _diff(plan: Plan) -> Iterator[str]:

@@ -9,14 +9,13 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Any
 
-from sessiontree.archive.restore import restore
+from sessiontree.app.actions.archive import plan_restore
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.clean import human_size
 from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
 from sessiontree.errors import UsageError
-from sessiontree.views.text import clean, cut, one_line, plural
+from sessiontree.views.text import clean, cut, human_size, one_line, plural
 
 if TYPE_CHECKING:
     from sessiontree.archive.archive_home import Home
@@ -26,11 +25,11 @@ EXAMPLES = """examples:
   sessiontree restore --list
   sessiontree restore 5c1f0a9be2d4 --out before-shrinking.jsonl
 
-ITEM is the first column of --list, a session id or the first 8 or more characters of one, or the path of the file."""
+ITEM is the first column of --list, a session id or a prefix of one, or the path of the file."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("item", metavar="ITEM", nargs="?")
+    parser.add_argument("item", metavar="ITEM", nargs="?", help="id of an item, as `restore --list` shows it")
     parser.add_argument("--list", action="store_true", help="list the archive")
     parser.add_argument("--out", metavar="FILE", help="extract to this file instead; the archive does not change")
     add_root_option(parser)
@@ -43,14 +42,15 @@ def run(options: Options) -> None:
         return
     if not options.item:
         raise UsageError("ITEM is missing; `sessiontree restore --list` lists the archive")
-    item = home.archive.find(options.item)
+    plan = plan_restore(home, options.item)
+    item = plan.item
     if options.out:
         home.archive.extract(item, options.out)
         written = [os.path.abspath(options.out)]
     else:
-        written = restore(home.archive, item)
+        written = plan.do().result
     if options.json:
-        output.print_json({"item": item.id, "session": item.session, "path": item.path, "written": written})
+        output.print_json({**plan.describe().data, "written": written})
         return
 
     output.print_lines(clean(path) for path in written)

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import argparse
 
+from sessiontree.app.actions.convert import ConvertPlan, check_target, conversion_fields
 from sessiontree.cli import output
-from sessiontree.cli.convert import check_target, plan_to_json
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import add_read_options, open_for_reading, remember_session
-from sessiontree.conversion.install import carry_out
 from sessiontree.conversion.launch import plan_resumption, start_agent
 from sessiontree.views.text import clean
 
@@ -45,10 +44,10 @@ def run(options: Options) -> None:
         start_agent(session, resumption, remember)
         return
     if resumption.plan is not None:
-        carry_out(session, resumption.plan)
+        ConvertPlan(session, resumption.plan).do()
     remember()
     if options.json:
-        installed = None if resumption.plan is None else plan_to_json(resumption.plan)
+        installed = None if resumption.plan is None else conversion_fields(resumption.plan)
         output.print_json(
             {"session": session.id, "command": list(resumption.command), "cwd": resumption.cwd, "installed": installed}
         )

@@ -138,7 +138,7 @@ def _lines(hits: Sequence[Hit], options: Options, ids: dict[str, str]) -> Iterat
     width, now = output.width(), time.time()
     number = options.offset
     for one, found in grouped(hits):
-        title, facts = draw_session(one, width, now, ids.get(one.path, one.id))
+        title, facts = draw_session(one, width, now, ids.get(one.ref, one.id))
         if number > options.offset:
             yield ""
         yield f"{output.bold(title)}  {output.dim(facts)}"
@@ -173,7 +173,7 @@ def _open_session(hit: Hit) -> Session | None:
     from sessiontree.session.open import open
 
     try:
-        return open(hit.session.path, dialect=hit.session.agent)
+        return open(hit.session.ref, dialect=hit.session.agent)
     except (SessionTreeError, OSError):
         return None
 
@@ -197,7 +197,7 @@ def _print_notes(results: Results) -> None:
 def _print_summary(results: Results, hits: Sequence[Hit]) -> None:
     more = f"; more: --offset {results.next_offset}" if results.next_offset is not None else ""
     if sys.stdout.isatty():
-        sessions = len({hit.session.path for hit in hits})
+        sessions = len({hit.session.ref for hit in hits})
         how = {"index": "the index", "scan": "the files", "mixed": "the index and files"}[results.state]
         counted = f"{plural(len(hits), 'hit')} in {plural(sessions, 'session')}"
         stderr.print_line(f"{counted}{more} · from {how} in {1000 * results.seconds:.0f} ms")
@@ -238,7 +238,7 @@ def _open(hit: Hit, options: Options) -> None:
 
     session = _open_session(hit)
     if session is None:
-        raise UsageError(f"{hit.session.path}: cannot be opened; run `sessiontree doctor` on it")
+        raise UsageError(f"{hit.session.ref}: cannot be opened; run `sessiontree doctor` on it")
     pager = find_pager()
     show_all = pager is not None and options.context is None
     context = _OPENED_CONTEXT if options.context is None else options.context

@@ -10,7 +10,6 @@ import argparse
 import os
 from typing import Any
 
-from sessiontree import paths
 from sessiontree.cli.parser import Options
 from sessiontree.dialects.contract import ReadOptions
 from sessiontree.errors import NotFoundError
@@ -18,6 +17,7 @@ from sessiontree.library.last_session import record_last_session
 from sessiontree.session.open import looks_like_path
 from sessiontree.session.open import open as open_path
 from sessiontree.session.session import Session
+from sessiontree.stores.repositories import find_ref, home_folder, open_repository
 
 
 def add_dialect_option(parser: argparse.ArgumentParser) -> None:
@@ -54,17 +54,17 @@ def find_session(name: str, options: Options) -> tuple[str, str | None]:
     """The path of a session, and its agent if the search found that out."""
     if looks_like_path(name):
         return name, None
-    home = paths.home() if options.home is None else os.path.abspath(options.home)
     try:
-        return paths.find_session_file(home, name), None
+        return str(open_repository(options.home).find(name)), None
     except NotFoundError:
         from sessiontree.cli.library_options import open_library  # most lookups do not need it
 
         with open_library(options) as library:
             found = library.find(name)
-            return found.path, found.agent
+            return found.ref, found.agent
 
 
 def remember_session(path: str, cwd: str, options: Options) -> None:
-    """Record the session that this terminal worked on, for `continue`. Never fails."""
-    record_last_session(path, cwd or os.curdir, home=options.home)
+    """Record the session that this terminal worked on, for `continue`, if it is a file. Never fails."""
+    if find_ref(path).is_file:
+        record_last_session(path, cwd or os.curdir, home=home_folder(options.home))

@@ -13,9 +13,9 @@ from sessiontree.archive.shrink import plan_shrink, shrink
 from sessiontree.archive.truncate import plan_truncate, truncate
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.clean import human_size
 from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
+from sessiontree.views.text import human_size
 
 if TYPE_CHECKING:
     from sessiontree.archive.archive_home import Home

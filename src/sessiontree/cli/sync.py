@@ -20,7 +20,7 @@ A session that was cleaned here comes back if the folder still has it; remove it
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="DIR")
+    parser.add_argument("folder", metavar="DIR", help="the folder to synchronize with")
     parser.add_argument("--dry-run", action="store_true", help="only show what would change")
     add_root_option(parser)
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 
-import msgspec
-
-from sessiontree.archive.tags import SessionTags
+from sessiontree.app.actions.tags import plan_tag, tag_fields
 from sessiontree.cli import output
-from sessiontree.cli.archive_home import open_home
+from sessiontree.cli.archive_home import open_tags
 from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
-from sessiontree.errors import UsageError
+from sessiontree.cli.sessions import open_session
 from sessiontree.views.text import clean
 
 EXAMPLES = """examples:
@@ -29,19 +26,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    home = open_home(options)
-    session = home.open(options.session)
-    given = [" ".join(tag.split()) for tag in options.tags]
-    if not all(given):
-        raise UsageError("a tag cannot be empty")
-
-    def change(mark: SessionTags) -> SessionTags:
-        kept = [tag for tag in mark.tags if tag not in given]
-        return msgspec.structs.replace(mark, tags=tuple(kept if options.remove else [*kept, *dict.fromkeys(given)]))
-
-    path = os.path.realpath(session.location)
-    mark = home.tags.change(session.id, path, change) if given else home.tags.find(session.id, path)
+    session = open_session(options)
+    plan = plan_tag(
+        open_tags(session, options),
+        session,
+        add=() if options.remove else options.tags,
+        remove=options.tags if options.remove else (),
+    )
+    tags = plan.do().result if options.tags else plan.expected
     if options.json:
-        output.print_json({"session": session.id, "path": path, "tags": list(mark.tags), "pinned": mark.pinned})
+        output.print_json(tag_fields(tags))
     else:
-        output.print_lines(clean(tag) for tag in mark.tags)
+        output.print_lines(clean(tag) for tag in tags.tags)

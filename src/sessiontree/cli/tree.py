@@ -24,17 +24,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: Options) -> None:
     session = open_for_reading(options)
-    nodes = build_graph(session, everything=options.all or options.json, marks=find_marks(session))
+    graph = build_graph(session, everything=options.all or options.json, marks=find_marks(session))
     if options.json:
         output.print_json(
             {
                 "session": session.id,
                 "dialect": session.dialect.name,
                 "leaf": session.leaf,
-                "nodes": [describe_node(node) for node in nodes],
+                "nodes": [describe_node(node) for node in graph.nodes],
                 "problems": [describe_problem(problem) for problem in session.problems],
             }
         )
         return
-    output.print_lines(draw(nodes, output.width()))
+    output.print_lines(draw(graph, output.width()))
     stderr.print_problems(session.location, session.problems)

@@ -19,6 +19,7 @@ from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
 from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
+from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.errors import NotFoundError, UsageError
 from sessiontree.git.restore_files import RestoredFiles
 from sessiontree.git.worktree import SavedWorktree, WorktreePlan, WorktreeState, plan_restore, restore_worktree
@@ -165,7 +166,7 @@ def _select_files(session: Session, saved: SavedWorktree, put: PutBlob, options:
     if not options.from_history:
         return saved
     if not count_backups(session):
-        raise UsageError(f"{session.location}: no file copies; only Claude Code makes them")
+        raise UsageError(f"{session.location}: its agent made no copies of files")
     return msgspec.structs.replace(saved, files=build_backup_snapshot(session, saved.worktree, put))
 
 
@@ -173,7 +174,7 @@ def _print_copies(session: Session) -> None:
     count = count_backups(session)
     if count:
         stderr.print_line(
-            f"Claude Code has copies of {plural(count, 'file')} from before its last edit; "
+            f"{session.dialect.client.name} has copies of {plural(count, 'file')} from before its last edit; "
             "use --from-history to restore them"
         )
 
@@ -184,7 +185,7 @@ def _resume_command(session: Session, worktree: str) -> str:
     is_inside = cwd == worktree or cwd.startswith(worktree + os.sep)
     folder = cwd if is_inside and os.path.isdir(cwd) else worktree
     command = ["sessiontree", "resume", session.id]
-    command += ["--in", "AGENT"] if session.dialect.name == "native" else []
+    command += ["--in", "AGENT"] if session.dialect.name == DEFAULT_DIALECT else []
     command += [] if is_inside else ["--cwd", folder]
     return f"cd {shlex.quote(folder)} && {shlex.join(command)}"
 
@@ -193,9 +194,9 @@ def _list(home: Home, options: Options) -> None:
     marks = [mark for mark in home.tags.read() if mark.worktree is not None]
     rows = [(mark.session, mark.path, mark.worktree, "saved") for mark in marks if mark.worktree is not None]
     known = {path for _, path, _, _ in rows}
-    for path, noted in iter_noted_worktrees(home.roots_by_dialect.get("claude", ())):
+    for client, path, noted in iter_noted_worktrees(home.roots_by_dialect):
         if path not in known:
-            rows.append((os.path.splitext(os.path.basename(path))[0], path, noted, "recorded by Claude Code"))
+            rows.append((os.path.splitext(os.path.basename(path))[0], path, noted, f"recorded by {client.name}"))
     if options.json:
         worktrees = [
             {"session": session, "file": path, **_to_json(worktree), "from": origin, "isThere": _is_there(worktree)}

@@ -21,9 +21,9 @@ from sessiontree.compaction.prompts import TURN_HEADING
 from sessiontree.compaction.sections import without_file_lists
 from sessiontree.compaction.strategies import REPLACE, Strategy, find_strategy
 from sessiontree.compaction.summarizers import Request, Summarizer, Summary, add_usage, find_summarizer
-from sessiontree.compaction.system_prompt import current_system
 from sessiontree.compaction.token_estimate import MEASURED, PI, Estimator, estimated_size
 from sessiontree.compaction.touched_files import FileLists, files_in
+from sessiontree.core.context import current_system
 from sessiontree.core.entries import BranchSummary, Entry
 from sessiontree.core.ids import now_ms
 from sessiontree.core.messages import CompactionSummary, Message, System
@@ -95,7 +95,7 @@ def prepare(
 ) -> CompactionPlan | None:
     """Plan a compaction at an entry; None when there is nothing to compact."""
     found = build_units(session, leaf) if context_units is None else context_units
-    chosen = find_strategy(None, session.dialect.name) if strategy is None else strategy
+    chosen = find_strategy(None, session.dialect) if strategy is None else strategy
     if found.ends_compacted:
         return None
     cut = find_cut(found.units, keep, chosen.rule, estimate)
@@ -148,11 +148,50 @@ def compact(
     With a window, the result fits: `policy` (default: a reserve) does not ask for another compaction. If that is not
     possible, or there is nothing to compact, raise `CompactionError`; nothing is written.
     """
+    prepared = prepare_compaction(
+        session,
+        branch=branch,
+        instructions=instructions,
+        keep=keep,
+        strategy=strategy,
+        summarizer=summarizer,
+        policy=policy,
+        window=window,
+        hooks=hooks,
+        dry_run=dry_run,
+    )
+    return prepared.found if dry_run else write_compaction(session if branch is None else branch, prepared)
+
+
+class PreparedCompaction(Struct, frozen=True):
+    """A compaction that only has to be written."""
+
+    found: Compacted
+    """The expected result."""
+    fields: dict[str, Any]
+    """The fields of the compaction entry."""
+    hooks: Sequence[Hook] = ()
+
+
+def prepare_compaction(
+    session: Session,
+    *,
+    branch: Branch | None = None,
+    instructions: str | None = None,
+    keep: int | None = None,
+    strategy: str | None = None,
+    summarizer: Summarizer | None = None,
+    policy: Policy | None = None,
+    window: Window | int | None = None,
+    hooks: Sequence[Hook] = (),
+    dry_run: bool = False,
+) -> PreparedCompaction:
+    """Do everything but write: cut, summarize, check. With `dry_run` for read-only sessions, too."""
     target: Session | Branch = session if branch is None else branch
     if session.read_only is not None and not dry_run:
         raise ReadOnlyError(f"{session.location}: cannot compact: {session.read_only}")
     context_units = build_units(session, target.leaf)
-    chosen = find_strategy(strategy, session.dialect.name)
+    chosen = find_strategy(strategy, session.dialect)
     limit = _token_limit(window, policy)
     plan = _plan_to_fit(session, context_units, KEEP_RECENT if keep is None else keep, chosen, limit)
     pending = PendingSummary(
@@ -180,7 +219,7 @@ def compact(
         summary = Summary(written.text + plan.files.text(), written.usage)
         details = {**plan.files.details(), "summarizer": writer.name, "strategy": plan.strategy}
         # In these formats the compaction need not be a child of the current entry, which `undo` returns to.
-        if not session.dialect.one_line_per_entry:
+        if not session.dialect.traits.one_line_per_entry:
             details[LEAF_BEFORE_KEY] = target.leaf
     after = _size_after(plan, summary.text)
     if limit is not None and after > limit:
@@ -198,11 +237,14 @@ def compact(
         leaf_before=target.leaf,
         reports=decision.reports,
     )
-    if dry_run:
-        return done
-    entry = target.append({"type": "compaction", **_fields(session, plan, summary, details, supplied)})
-    done = msgspec.structs.replace(done, entry=entry)
-    return msgspec.structs.replace(done, reports=(*done.reports, *hook_calls.call_after(hooks, done)))
+    return PreparedCompaction(done, _fields(session, plan, summary, details, supplied), hooks)
+
+
+def write_compaction(target: Session | Branch, prepared: PreparedCompaction) -> Compacted:
+    """Append a prepared compaction after the current entry, or after the leaf of a branch."""
+    entry = target.append({"type": "compaction", **prepared.fields})
+    done = msgspec.structs.replace(prepared.found, entry=entry)
+    return msgspec.structs.replace(done, reports=(*done.reports, *hook_calls.call_after(prepared.hooks, done)))
 
 
 def _token_limit(window: Window | int | None, policy: Policy | None) -> int | None:
@@ -281,7 +323,7 @@ def _fields(
     if summary.usage is not None:
         fields["usage"] = msgspec.to_builtins(summary.usage)
     fields["fromHook"] = supplied is not None
-    if plan.system is not None and session.dialect.one_line_per_entry:
+    if plan.system is not None and session.dialect.traits.one_line_per_entry:
         system = msgspec.structs.replace(plan.system, timestamp=now_ms())
         fields["systemMessage"] = msgspec.to_builtins(system)
     return fields
@@ -290,17 +332,24 @@ def _fields(
 def undo(session: Session, *, branch: Branch | None = None) -> Undone:
     """Switch to the entry before the last compaction. Nothing is removed from the file."""
     target: Session | Branch = session if branch is None else branch
-    context_units = build_units(session, target.leaf)
+    undone = find_undo(session, target.leaf)
+    target.move(undone.leaf)
+    return undone
+
+
+def find_undo(session: Session, leaf: str | None) -> Undone:
+    """What undoing the last compaction before an entry gives; `CompactionError` if there is none."""
+    context_units = build_units(session, leaf)
     if context_units.previous is None:
         raise CompactionError(f"{session.location}: no compaction to undo")
     journal = session.journal
-    nodes = session.dialect.find_history(journal, session.node_of(target.leaf), session.read_options)
+    nodes = session.dialect.find_history(journal, session.node_of(leaf), session.read_options)
     ids = [journal.tree.ids[node] for node in nodes]
     before = [id for id in ids[: ids.index(context_units.previous.id)] if id in session and not id.startswith("@")]
     leaf_before = context_units.previous.leaf_before
-    target.move(leaf_before if leaf_before in before else before[-1] if before else None)
+    target = leaf_before if leaf_before in before else before[-1] if before else None
     left = sum(len(unit.messages) for unit in context_units.units) - _count_kept(context_units)
-    return Undone(target.leaf, context_units.previous.id, left)
+    return Undone(target, context_units.previous.id, left)
 
 
 def _count_kept(context_units: ContextUnits) -> int:

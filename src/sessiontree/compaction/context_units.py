@@ -16,6 +16,7 @@ from sessiontree.compaction.token_estimate import MEASURED, PI, Estimator, Size,
 from sessiontree.compaction.touched_files import FileLists
 from sessiontree.core.context import Context, milliseconds
 from sessiontree.core.entries import (
+    MESSAGE_TYPES,
     BranchSummary,
     Compaction,
     ContextEdit,
@@ -23,8 +24,7 @@ from sessiontree.core.entries import (
     Entry,
     MessageEntry,
 )
-from sessiontree.core.lazy_messages import LazyMessages
-from sessiontree.core.messages import Assistant, Message, System
+from sessiontree.core.messages import Assistant, LazyMessages, Message, System
 from sessiontree.session.session import Session
 
 LEAF_BEFORE_KEY = "stoodAt"
@@ -35,7 +35,7 @@ _PLAUSIBLE = 2
 
 _STEP = 64
 
-_CONTENT_TYPES = frozenset({"message", "custom_message", "branch_summary", "context_edit"})
+_CONTENT_TYPES = MESSAGE_TYPES | {"context_edit"}
 """Types of entries that have to be read even if they add no message to the context."""
 
 
@@ -123,9 +123,9 @@ def build_units(session: Session, leaf: str | None) -> ContextUnits:
     ids = context.path
     journal = session.journal
     types, node_of = journal.types, journal.tree.node_of
-    kinds = [types[node_of[id]] for id in (ids if session.dialect.one_line_per_entry else ids[-1:])]
+    kinds = [types[node_of[id]] for id in (ids if session.dialect.traits.one_line_per_entry else ids[-1:])]
     previous = _find_previous(session, ids, kinds, frozenset(context.sources))
-    if session.dialect.one_line_per_entry:
+    if session.dialect.traits.one_line_per_entry:
         units: Sequence[Unit] = _line_units(session, ids, kinds, _by_source(context), previous)
     else:
         units = _decoded_units(context, frozenset({previous.id, previous.message_id} if previous is not None else ()))
@@ -163,7 +163,7 @@ def _by_source(context: Context) -> dict[str, tuple[Message, ...]]:
 def _find_previous(
     session: Session, ids: Sequence[str], kinds: Sequence[str], by_source: Container[str]
 ) -> PreviousCompaction | None:
-    if session.dialect.one_line_per_entry:
+    if session.dialect.traits.one_line_per_entry:
         at = _last(kinds, "compaction")
         if at < 0 or ids[at] not in by_source:  # none, or a reset after it
             return None
@@ -257,7 +257,7 @@ def _is_system(entry: Entry | None) -> bool:
 
 def _trusted_from(session: Session, context: Context, kinds: Sequence[str], previous: PreviousCompaction | None) -> int:
     """Index of the first message after the last change to what is sent of earlier messages."""
-    if session.dialect.one_line_per_entry:
+    if session.dialect.traits.one_line_per_entry:
         changed_at = max(_last(kinds, "context_edit"), _last(kinds, "compaction"))
         if changed_at < 0:
             return 0

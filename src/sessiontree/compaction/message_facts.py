@@ -14,9 +14,8 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, field
 
-from sessiontree.compaction.touched_files import file_of, vocabularies
-from sessiontree.conversion.tools import FileUse, Intent, find_intent, find_intent_type
-from sessiontree.conversion.tools.intents import STATUSES, Todo
+from sessiontree.compaction.touched_files import file_of
+from sessiontree.conversion.tool_mapping import tool_tables
 from sessiontree.core.messages import (
     Assistant,
     BashExecution,
@@ -30,6 +29,8 @@ from sessiontree.core.messages import (
     text_of,
     tool_calls,
 )
+from sessiontree.dialects.tool_intents import STATUSES, Intent, Todo
+from sessiontree.dialects.tool_table import FileUse
 
 _INJECTED = re.compile(r"<(system-reminder|local-command-stdout|command-[a-z]+)>.*?</\1>", re.DOTALL)
 _SENTENCE_END = re.compile(r"(?<=[。！？!?])\s*|(?<=[.;])\s+|\n+")
@@ -354,15 +355,13 @@ def _task(item: Any) -> tuple[str, str] | None:
 
 @functools.lru_cache(maxsize=256)
 def _may_list_tasks(name: str, agent: str) -> bool:
-    return any(find_intent_type(name, words) is Todo for words in vocabularies(agent))
+    found = (tools.find_by_name(name) for tools in tool_tables(agent))
+    return any(tool is not None and tool.intent is Todo for tool in found)
 
 
 def _call_intent(call: ToolCall, agent: str) -> Intent | None:
-    for words in vocabularies(agent):
-        found = find_intent(call.name, call.arguments, words)
-        if found is not None:
-            return found
-    return None
+    found = (tools.find_intent(call.name, call.arguments) for tools in tool_tables(agent))
+    return next((intent for intent in found if intent is not None), None)
 
 
 class _Runs:

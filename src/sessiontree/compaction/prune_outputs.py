@@ -4,17 +4,21 @@ A `context_edit` entry replaces each output with a short note. The output itself
 it to the context again. The last turns (by default two) are protected, and before them the newest outputs up to 40,000
 tokens. Nothing is done unless it frees 20,000 tokens.
 
-Only Pi and native sessions have context edits. Other clients would ignore them and send the full outputs.
+Only for clients that apply context edits, as Pi does. Others would ignore them and send the full outputs.
 """
 
 from __future__ import annotations
+
+import functools
 
 from msgspec import Struct
 
 from sessiontree.compaction.context_units import ContextUnits, Unit, build_units
 from sessiontree.compaction.token_estimate import MEASURED, Estimator
+from sessiontree.conversion.tool_mapping import tool_tables
 from sessiontree.core.entries import ContextEdit
 from sessiontree.core.messages import Text, ToolResult, User, message_text
+from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.errors import CompactionError
 from sessiontree.session.session import Branch, Session
 from sessiontree.settings import Prune
@@ -28,10 +32,6 @@ MIN_FREED_TOKENS = 20_000
 _SMALL_OUTPUT = 50
 """Outputs of fewer tokens are not pruned."""
 
-_DIALECTS_WITH_EDITS = frozenset({"native", "pi"})
-_PROTECTED_TOOLS = frozenset({"skill", "task", "Skill", "Task", "Agent"})
-"""Tools whose outputs are instructions or reports, which another call would not reproduce."""
-
 _REASON = "pruned"
 
 
@@ -44,8 +44,14 @@ class Pruned(Struct, frozen=True):
     """Freed tokens, by the measured estimate."""
 
 
+@functools.cache
+def _is_report(tool: str) -> bool:
+    """Whether the outputs of a tool of any client are instructions or reports."""
+    return any(tool in tools.reports for tools in tool_tables(DEFAULT_DIALECT))
+
+
 def can_prune(session: Session) -> bool:
-    return session.dialect.name in _DIALECTS_WITH_EDITS
+    return session.dialect.client.applies_context_edits
 
 
 def find_prunable(
@@ -59,7 +65,7 @@ def find_prunable(
         if turns < settings.protect_turns or len(unit.messages) != 1:
             continue
         (message,) = unit.messages
-        if not isinstance(message, ToolResult) or message.tool_name in _PROTECTED_TOOLS:
+        if not isinstance(message, ToolResult) or _is_report(message.tool_name):
             continue
         tokens = estimate(message)
         protected += tokens

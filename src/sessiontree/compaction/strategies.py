@@ -12,6 +12,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from sessiontree.compaction.cut_point import KeepRule
+from sessiontree.dialects.contract import Locations
 from sessiontree.errors import NotFoundError
 
 
@@ -28,14 +29,10 @@ REPLACE = Strategy("replace", "nothing", "replace everything with the summary (l
 
 STRATEGIES: dict[str, Strategy] = {strategy.name: strategy for strategy in (RECENT, SEGMENT, REPLACE)}
 
-_CLIENT_STRATEGIES = {"claude": SEGMENT, "neovate": REPLACE}
-"""Strategies of clients that do not use `RECENT`."""
 
-
-def find_strategy(name: str | None, dialect: str) -> Strategy:
+def find_strategy(name: str | None, dialect: Locations) -> Strategy:
     """Find a strategy by name; without one, that of the dialect's client."""
-    if name is None:
-        return _CLIENT_STRATEGIES.get(dialect, RECENT)
+    name = dialect.client.compaction_strategy if name is None else name
     if name not in STRATEGIES:
         raise NotFoundError(f"no strategy named {name!r} (available: {', '.join(STRATEGIES)})")
     return STRATEGIES[name]

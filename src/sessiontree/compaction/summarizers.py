@@ -17,6 +17,7 @@ from sessiontree import plugins
 from sessiontree.compaction.prompts import SYSTEM, branch_prompt, history_prompt, turn_prompt
 from sessiontree.compaction.touched_files import FileLists
 from sessiontree.core.messages import Cost, Message, Usage
+from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.errors import SummaryError
 
 Kind = Literal["history", "turn", "branch"]
@@ -35,7 +36,7 @@ class Request(Struct, frozen=True):
     only_instructions: bool = False
     """The instructions replace our own prompt."""
     files: FileLists = FileLists()
-    agent: str = "native"
+    agent: str = DEFAULT_DIALECT
     """The agent whose tools are called in the messages."""
     max_tokens: int = 13_000
     """Largest size of the summary."""

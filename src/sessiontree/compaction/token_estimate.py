@@ -18,9 +18,8 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from sessiontree.compaction.system_prompt import current_system
+from sessiontree.core.context import current_system
 from sessiontree.core.jsonio import render_json
-from sessiontree.core.lazy_messages import LazyMessages
 from sessiontree.core.messages import (
     Assistant,
     BashExecution,
@@ -29,6 +28,7 @@ from sessiontree.core.messages import (
     Content,
     CustomText,
     Image,
+    LazyMessages,
     Message,
     OtherMessage,
     System,

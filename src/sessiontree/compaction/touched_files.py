@@ -12,11 +12,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from sessiontree.conversion.tools import FileArgument, FileUse, file_argument
+from sessiontree.conversion.tool_mapping import tool_tables
 from sessiontree.core.messages import Message, ToolCall, tool_calls
-
-_AGENTS = ("pi", "claude", "omp", "neovate")
-"""Agents whose tools are tried if the session's own agent has no such tool: a session may come from another agent."""
+from sessiontree.dialects.tool_table import FileArgument, FileUse
 
 
 class FileLists(Struct, frozen=True):
@@ -53,15 +51,10 @@ def _texts(value: Any) -> list[str]:
     return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
 
 
-def vocabularies(agent: str) -> tuple[str, ...]:
-    """Agents whose tools are tried for a call, its own first."""
-    return (agent, *(other for other in _AGENTS if other != agent))
-
-
 @functools.lru_cache(maxsize=256)
 def _file_arguments(name: str, agent: str) -> tuple[FileArgument, ...]:
     """Arguments of a tool that may name a file. Cached: a session has many calls but few tools."""
-    return tuple(argument for other in vocabularies(agent) if (argument := file_argument(name, other)) is not None)
+    return tuple(found for tools in tool_tables(agent) if (found := tools.file_argument(name)) is not None)
 
 
 def file_of(call: ToolCall, agent: str) -> tuple[FileUse, str] | None:

@@ -5,27 +5,88 @@ Only ids are kept in memory. The report lists everything that the target cannot 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
+from msgspec import Struct
 
 from sessiontree import plugins
-from sessiontree.conversion.report import Report
-from sessiontree.conversion.roles import with_common_role
-from sessiontree.conversion.tool_names import ToolMapper, with_original_tools
+from sessiontree.conversion.context_edits import ContextEdits
+from sessiontree.conversion.tool_mapping import ToolMapper, with_original_tools
 from sessiontree.conversion.walk import REPORT, iter_entries
 from sessiontree.core.entries import Config, ForkOrigin
 from sessiontree.core.ids import new_session_id, timestamp
-from sessiontree.dialects.canonical import CanonicalEntry, Encoder, LossNote, SessionMeta
+from sessiontree.core.messages import BLOCK_TYPES
+from sessiontree.dialects.canonical import CanonicalEntry, Encoder, LossNote, NoteKind, SessionMeta
 from sessiontree.dialects.contract import Dialect
+from sessiontree.dialects.roles import with_common_role
 from sessiontree.errors import UsageError
 from sessiontree.session.reader import CURRENT, Current, Reader
 
 BranchChoice = Literal["active", "all"]
 
+_ORDER: tuple[NoteKind, ...] = ("dropped", "changed", "mapped", "aside")
 _LEAF = "leaf"
 """Not converted: the encoder writes the current entry at the end, and earlier moves have no meaning in another file."""
+
+
+class Line(Struct, frozen=True):
+    """One kind of loss or change, and how often it occurred."""
+
+    kind: NoteKind
+    what: str
+    why: str
+    count: int
+
+
+class Report:
+    """Filled while the lines of a conversion are iterated."""
+
+    def __init__(self, source: str, target: str) -> None:
+        self.source = source
+        self.target = target
+        self.carried: Counter[str] = Counter()
+        """Counts of what was carried over: messages by role, blocks and other entries by type."""
+        self._notes: Counter[LossNote] = Counter()
+
+    @property
+    def notes(self) -> list[Line]:
+        """Losses and changes, the worst first."""
+        lines = [Line(note.kind, note.what, note.why, count) for note, count in self._notes.items()]
+        return sorted(lines, key=lambda line: (_ORDER.index(line.kind), line.what, line.why))
+
+    @property
+    def dropped(self) -> list[Line]:
+        """Content that the target does not have at all."""
+        return [line for line in self.notes if line.kind == "dropped"]
+
+    def note(self, note: LossNote) -> None:
+        self._notes[note] += 1
+
+    def count(self, entry: CanonicalEntry) -> None:
+        message = entry.fields.get("message")
+        if entry.kind != "message" or not isinstance(message, dict):
+            self.carried[entry.kind] += 1
+            return
+        self.carried[str(message.get("role"))] += 1
+        content = message.get("content")
+        if isinstance(content, list):
+            for block in content:
+                kind = block.get("type") if isinstance(block, dict) else None
+                if kind != "text" and isinstance(kind, str) and kind in BLOCK_TYPES:
+                    self.carried[kind] += 1
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "source": self.source,
+            "target": self.target,
+            "carried": dict(sorted(self.carried.items())),
+            "notes": [
+                {"kind": line.kind, "what": line.what, "why": line.why, "count": line.count} for line in self.notes
+            ],
+        }
 
 
 class Converted:
@@ -57,6 +118,8 @@ def convert(
     if branch not in ("active", "all"):
         raise UsageError(f"unknown choice of branches {branch!r}: use `active` or `all`")
     dialect: Dialect = plugins.load("dialects", to)
+    if branch == "all" and dialect.traits.is_linear:
+        raise UsageError(f"sessions of {to} have no branches; convert one at a time")
     leaf = session.leaf if isinstance(at, Current) else at
     meta = SessionMeta(
         id=id or new_session_id(),
@@ -69,7 +132,8 @@ def convert(
         origin=session.location if fork else None,
     )
     report = Report(session.dialect.name, to)
-    conversion = _Conversion(session, dialect, dialect.encoder(meta), report)
+    edits = ContextEdits(session, dialect, leaf, all_branches=branch == "all")
+    conversion = _Conversion(session, dialect, dialect.encoder(meta), report, edits)
     return Converted(dialect, meta, conversion.iter_lines(leaf, all_branches=branch == "all"), report)
 
 
@@ -82,9 +146,10 @@ def _own_config(session: Reader) -> Config | None:
 
 
 class _Conversion:
-    def __init__(self, session: Reader, target: Dialect, encoder: Encoder, report: Report) -> None:
+    def __init__(self, session: Reader, target: Dialect, encoder: Encoder, report: Report, edits: ContextEdits) -> None:
         self._session = session
-        self._target = target.name
+        self._edits = edits
+        self._target = target
         self._tools = ToolMapper(session.dialect.name, target.name)
         self._encoder = encoder
         self._report = report
@@ -115,12 +180,13 @@ class _Conversion:
         self._has_title |= entry.kind == "session_info"
         if entry.kind == "label":
             self._labeled.add(str(entry.fields.get("targetId")))
-        mapped, tool_notes = self._tools.map_entry(with_original_tools(entry))
+        edited, edit_notes = self._edits.apply(entry)
+        mapped, tool_notes = self._tools.map_entry(with_original_tools(edited))
         mapped, role_notes = with_common_role(mapped, self._target)
         encoded = self._encoder.encode(mapped, parent)
         self._track_id(entry, encoded.id)
         self._report.count(entry)
-        for note in (*tool_notes, *role_notes, *encoded.notes):
+        for note in (*edit_notes, *tool_notes, *role_notes, *encoded.notes):
             self._report.note(note)
         return encoded.lines
 

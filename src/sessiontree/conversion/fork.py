@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from sessiontree.conversion.install import Request, carry_out, copy_related_folder, make_plan
-from sessiontree.conversion.report import Report
+from sessiontree.conversion.convert import Report
+from sessiontree.conversion.install import Request, carry_out, convert_into, copy_related_folder, make_plan
 from sessiontree.core.entries import CustomMessage, MessageEntry
 from sessiontree.core.messages import User, text_of
+from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.errors import UsageError
 from sessiontree.session.reader import CURRENT, Current
 from sessiontree.session.session import Session, copy_settings
-from sessiontree.stores.file import FileStore
+from sessiontree.stores.contract import SessionStore
 
 
 class Forked(Struct, frozen=True):
@@ -31,27 +32,34 @@ def fork(
     before: bool | None = None,
     to: str | None = None,
     cwd: str | None = None,
-    store: FileStore | None = None,
+    store: SessionStore | None = None,
 ) -> Forked:
     """Start a new session with the history up to an entry; by default, up to the current entry.
 
     If `at` is a prompt, the fork ends before it, and `prompt` has its text; the first prompt gives an empty session.
-    `before` overrides this for any entry. `to` is the dialect of the fork; by default that of the session.
+    `before` overrides this for any entry. `to` is the dialect of the fork; by default that of the session, or the
+    native one for a client whose sessions cannot be written.
     """
-    leaf, prompt = _find_end(session, at, before)
-    if to is None or to == session.dialect.name:
+    leaf, prompt = find_end(session, at, before)
+    if to is None:
+        to = session.dialect.name if session.dialect.traits.is_writable else DEFAULT_DIALECT
+    if to == session.dialect.name:
         forked = session.fork(leaf, cwd=cwd, store=store)
         copy_related_folder(session, forked.location)
         return Forked(forked, session.leaf if isinstance(leaf, Current) else leaf, prompt)
     end = session.leaf if isinstance(leaf, Current) else leaf
-    out = None if store is None else store.location
-    plan = make_plan(session, Request(to, at=end, fork=True, cwd=cwd, out=out))
-    forked = carry_out(session, plan)
+    request = Request(to, at=end, fork=True, cwd=cwd, out=None if store is None else store.location)
+    # A fork is written to a file, where another client can find it, only if its origin is one.
+    if (session if store is None else store).ref.is_file:
+        plan = make_plan(session, request)
+        forked, report = carry_out(session, plan), plan.report
+    else:
+        forked, report = convert_into(session, request, store)
     copy_settings(forked, session)
-    return Forked(forked, end, prompt, plan.report)
+    return Forked(forked, end, prompt, report)
 
 
-def _find_end(session: Session, at: str | None, before: bool | None) -> tuple[str | Current | None, str | None]:
+def find_end(session: Session, at: str | None, before: bool | None) -> tuple[str | Current | None, str | None]:
     """The last entry of the fork, and the text of the prompt after it."""
     if at is None:
         if before:

@@ -6,21 +6,23 @@ Nothing is ever overwritten, and a killed process leaves no partial file where a
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from collections.abc import Mapping
 
 from msgspec import Struct
 
-from sessiontree.conversion.convert import BranchChoice, Converted, convert
-from sessiontree.conversion.report import Report
+from sessiontree.conversion.convert import BranchChoice, Converted, Report, convert
 from sessiontree.conversion.verify import first_difference
 from sessiontree.core.ids import new_session_id
 from sessiontree.dialects.canonical import Destination
-from sessiontree.errors import ConversionError, ExistsError, WriteError
-from sessiontree.session.open import open
+from sessiontree.errors import ConversionError, ExistsError, NotFoundError, WriteError
+from sessiontree.session.open import open, open_store
 from sessiontree.session.reader import CURRENT, Current
 from sessiontree.session.session import Session
 from sessiontree.stores.atomic_files import StagedFile, make_folder, sync_folder
+from sessiontree.stores.contract import SessionStore
+from sessiontree.stores.memory import MemoryStore
 
 
 class Request(Struct, frozen=True):
@@ -50,6 +52,8 @@ class Plan(Struct, frozen=True):
     cwd: str
     related_folder: tuple[str, str] | None
     """The folder with sub-agents and spilled output to copy, and its destination."""
+    install: tuple[str, ...] = ()
+    """The client's command that imports the file, run by `install`; empty when it reads the file itself."""
 
 
 def make_plan(session: Session, request: Request, environment: Mapping[str, str] = os.environ) -> Plan:
@@ -65,7 +69,42 @@ def make_plan(session: Session, request: Request, environment: Mapping[str, str]
         lost = "; ".join(f"{line.count} {line.what}: {line.why}" for line in converted.report.dropped)
         raise ConversionError(f"{session.location}: not converted to {request.to}, because it would drop {lost}")
     related = _related_folder(session, request.to, destination.path)
-    return Plan(request, id, destination.path, size, converted.report, destination.resume, converted.meta.cwd, related)
+    return Plan(
+        request,
+        id,
+        destination.path,
+        size,
+        converted.report,
+        destination.resume,
+        converted.meta.cwd,
+        related,
+        destination.install,
+    )
+
+
+def install(session: Session, plan: Plan) -> Session:
+    """Write the planned file and run the client's command that imports it, if it has one."""
+    program = shutil.which(plan.install[0]) if plan.install else None
+    if plan.install and program is None:
+        raise NotFoundError(f"{plan.install[0]} is not installed or not on the PATH; nothing was written")
+    written = carry_out(session, plan)
+    if program is not None:
+        _run_import(program, plan)
+    return written
+
+
+def _run_import(program: str, plan: Plan) -> None:
+    import subprocess  # few clients have such a command
+
+    command = [program, *plan.install[1:]]
+    cwd = plan.cwd if os.path.isdir(plan.cwd) else None
+    done = subprocess.run(command, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, check=False)  # noqa: S603
+    if done.returncode:
+        lines = (done.stderr or done.stdout).decode("utf-8", "replace").split("\n")
+        why = next((line for line in reversed(lines) if line.strip()), "no output").strip()
+        raise ConversionError(
+            f"{shlex.join(plan.install)}: exit code {done.returncode}: {why}; the converted session is {plan.path}"
+        )
 
 
 def carry_out(session: Session, plan: Plan) -> Session:
@@ -75,7 +114,7 @@ def carry_out(session: Session, plan: Plan) -> Session:
     try:
         staged = StagedFile(plan.path, _converted(session, plan.request, plan.id).lines)
         try:
-            _verify(session, staged.location, plan)
+            _verify(session, open(staged.location, dialect=plan.request.to), plan.request)
             # The related folder first: if copying fails, no session is published without its related files.
             if plan.related_folder is not None:
                 _copy_folder(*plan.related_folder)
@@ -87,16 +126,25 @@ def carry_out(session: Session, plan: Plan) -> Session:
     return open(plan.path, dialect=plan.request.to)
 
 
+def convert_into(session: Session, request: Request, store: SessionStore | None = None) -> tuple[Session, Report]:
+    """Convert a session into a store, or into a new one in the repository of the session, and open it there."""
+    converted = _converted(session, request, new_session_id())
+    meta, data = converted.meta, b"".join(converted.lines)
+    repository = session.repository
+    _verify(session, open_store(MemoryStore(data), repository=repository, dialect=request.to), request)
+    target = store or repository.new(meta.id, timestamp=meta.timestamp, cwd=meta.cwd)
+    target.create([data])
+    return open_store(target, repository=repository, dialect=request.to), converted.report
+
+
 def _converted(session: Session, request: Request, id: str) -> Converted:
     cwd = None if request.cwd is None else os.path.realpath(request.cwd)
     return convert(session, request.to, branch=request.branch, at=request.at, id=id, cwd=cwd, fork=request.fork)
 
 
-def _verify(session: Session, location: str, plan: Plan) -> None:
-    """Compare the written file with its source."""
-    request = plan.request
+def _verify(session: Session, written: Session, request: Request) -> None:
+    """Compare a converted session with its source, and close it."""
     leaf = session.leaf if isinstance(request.at, Current) else request.at
-    written = open(location, dialect=request.to)
     found = first_difference(session, leaf, written, all_branches=request.branch == "all")
     written.close()
     if found is not None:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from sessiontree.conversion.install import Plan, Request, carry_out, make_plan
+from sessiontree.conversion.install import Plan, Request, install, make_plan
+from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.dialects.canonical import SessionMeta
 from sessiontree.errors import NotFoundError, UsageError
 from sessiontree.session.session import Session
@@ -33,10 +34,10 @@ def plan_resumption(
 ) -> Resumption:
     """Plan how an agent resumes a session; by default the agent it belongs to. Writes nothing."""
     agent = agent or session.dialect.name
-    if agent == "native":
-        raise UsageError(f"{session.location}: a native session belongs to no agent; choose one with --in")
+    if agent == DEFAULT_DIALECT:
+        raise UsageError(f"{session.location}: a {agent} session belongs to no agent; choose one with --in")
     if agent == session.dialect.name and cwd is None:
-        meta = SessionMeta(session.id, session.header.timestamp, session.cwd)
+        meta = SessionMeta(session.id, session.header.timestamp, session.cwd, origin=session.location)
         own = session.dialect.destination(meta, environment)
         if os.path.dirname(os.path.realpath(session.location)) == os.path.dirname(os.path.realpath(own.path)):
             return Resumption(own.resume, session.cwd)
@@ -60,7 +61,7 @@ def start_agent(session: Session, resumption: Resumption, before_start: Callable
             f"{resumption.cwd}: the session's directory does not exist; choose another one with --cwd DIR"
         )
     if resumption.plan is not None:
-        carry_out(session, resumption.plan)
+        install(session, resumption.plan)
     before_start()
     os.chdir(resumption.cwd)
     os.execv(program, resumption.command)  # noqa: S606 - no shell is what we want

@@ -13,12 +13,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from sessiontree.conversion.tool_names import with_original_tools
+from sessiontree.conversion.tool_mapping import with_original_tools
 from sessiontree.conversion.walk import iter_entries
+from sessiontree.core.entries import CONTEXT_TYPES
 from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.session.reader import Reader
-
-_COMPARED_TYPES = frozenset({"message", "compaction", "branch_summary", "custom_message"})
 
 
 class Difference(Struct, frozen=True):
@@ -51,7 +50,7 @@ def _iter_content(session: Reader, leaf: str | None, *, all_branches: bool) -> I
     digests: dict[str | None, bytes] = {None: b""}
     for entry, parent in iter_entries(session, leaf, all_branches=all_branches):
         digest = digests.get(parent, b"")
-        if entry.kind in _COMPARED_TYPES:
+        if entry.kind in CONTEXT_TYPES:
             content = (entry.kind, *_entry_content(with_original_tools(entry)))
             digest = hashlib.blake2b(digest + repr(content).encode("utf-8", "surrogatepass"), digest_size=16).digest()
             yield digest, content

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from sessiontree.conversion.roles import with_original_role
 from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.dialects.contract import is_metadata_id
+from sessiontree.dialects.roles import with_original_role
 from sessiontree.session.reader import Reader
 
 REPORT = "sessiontree.conversion"
@@ -63,7 +63,7 @@ class _ConversationTree:
         history = session.dialect.find_history(session.journal, leaf, session.read_options)
         self._active = set(history)
         tree = session.journal.tree
-        if session.dialect.one_line_per_entry and not session.read_options.recovered:
+        if session.dialect.traits.one_line_per_entry and not session.read_options.recovered:
             # A history is a path of the tree here, so there is no need to find it for each of many branches.
             self._parents.update(
                 (node, up) for node, up in enumerate(tree.parents()) if not is_metadata_id(tree.ids[node])

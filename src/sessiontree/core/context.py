@@ -6,13 +6,15 @@ looks at the rest of the tree. Differences between agents are fields of `Rules`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from sessiontree.core.entries import (
+    CONTEXT_TYPES,
     BranchSummary,
     Compaction,
     ContextEdit,
@@ -26,19 +28,20 @@ from sessiontree.core.entries import (
     ThinkingLevelChange,
 )
 from sessiontree.core.jsonio import Value
-from sessiontree.core.lazy_messages import LazyMessages
 from sessiontree.core.messages import (
     Assistant,
     BranchSummaryText,
     CompactionSummary,
     Content,
     CustomText,
+    LazyMessages,
     Message,
     OtherMessage,
     System,
     Text,
     ToolResult,
     User,
+    text_of,
 )
 
 
@@ -128,12 +131,11 @@ def build_context(path: Path, rules: Rules) -> Context:
 
 def path_messages(path: Path) -> list[Message]:
     """Every message on a path as it was recorded, with no compaction, reset or edit applied."""
-    wanted = [position for position, kind in enumerate(path.types) if kind in _MESSAGE_TYPES]
+    wanted = [position for position, kind in enumerate(path.types) if kind in CONTEXT_TYPES]
     return [message for entry in path.load(wanted) for message in entry_messages(entry)]
 
 
-_MESSAGE_TYPES = frozenset({"message", "custom_message", "branch_summary", "compaction"})
-_CONTEXT_TYPES = _MESSAGE_TYPES | {"context_edit"}
+_READ_TYPES = CONTEXT_TYPES | {"context_edit"}
 
 
 def _select(path: Path, rules: Rules) -> tuple[list[int], int | None]:
@@ -145,7 +147,7 @@ def _select(path: Path, rules: Rules) -> tuple[list[int], int | None]:
         first, compaction_at = reset_at + 1, -1
     elif compaction_at >= 0:
         first = _first_kept(path, compaction_at)
-    positions = [at for at, kind in enumerate(path.types[first:], first) if kind in _CONTEXT_TYPES]
+    positions = [at for at, kind in enumerate(path.types[first:], first) if kind in _READ_TYPES]
     return positions, compaction_at if compaction_at >= 0 else None
 
 
@@ -284,3 +286,41 @@ def milliseconds(timestamp: str) -> int | None:
         return round(datetime.fromisoformat(timestamp).timestamp() * 1000)
     except (ValueError, OverflowError):
         return None
+
+
+def current_system(messages: Iterable[Message]) -> System | None:
+    """The system prompt in force: texts of all system messages joined, sections and tools added or replaced by name."""
+    if isinstance(messages, LazyMessages):
+        return None
+    texts: list[str] = []
+    sections: dict[str, str | None] = {}
+    tools: dict[str, Any] = {}
+    time: int | float | None = None
+    found = False
+    for message in messages:
+        if not isinstance(message, System):
+            continue
+        if not found:
+            found, time = True, message.timestamp
+        text = text_of(message.content)
+        if text:
+            texts.append(text)
+        for name, section in (message.sections or {}).items():
+            sections.pop(name, None) if section is None else sections.update({name: section})
+        for tool in message.tools_removed or []:
+            tools.pop(_tool_name(tool), None)
+        for tool in message.tools_added or []:
+            tools[_tool_name(tool)] = tool
+    if not found:
+        return None
+    return System(
+        timestamp=time,
+        content="\n\n".join(texts),
+        sections=sections or None,
+        tools_added=list(tools.values()) or None,
+    )
+
+
+def _tool_name(tool: Any) -> str:
+    name = tool.get("name") if isinstance(tool, dict) else None
+    return name if isinstance(name, str) else ""

@@ -2,12 +2,15 @@
 
 Everything here is a frozen value: a view of a line, never its replacement. Unknown fields stay in the raw line, and
 copying an entry copies that line. The union `Entry` is closed; `Unknown` is its member for other types.
+
+A new type is a class here and a member of the union. Sets of types (`CONTEXT_TYPES` and the others) follow from the
+attributes of the classes, and every package uses those sets.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -46,6 +49,13 @@ class Fragment(Value, frozen=True):
 class EntryBase(Value, frozen=True):
     """Fields of every entry."""
 
+    in_context: ClassVar[bool] = False
+    """Whether entries of this type add messages to a context."""
+    starts_context: ClassVar[bool] = False
+    """Whether a context leaves out what comes before such an entry, or replaces it."""
+    moves_leaf: ClassVar[bool] = True
+    """Whether appending such an entry moves the session's current entry. Not in every dialect: see `bookkeeping`."""
+
     id: str = ""
     parent_id: str | None = None
     timestamp: str = ""
@@ -53,6 +63,8 @@ class EntryBase(Value, frozen=True):
 
 class MessageEntry(EntryBase, frozen=True, tag="message"):
     """A message; in some dialects one line holds several (the results of parallel calls), in order."""
+
+    in_context: ClassVar[bool] = True
 
     message: Message = OtherMessage()
     more_messages: tuple[Message, ...] = ()
@@ -91,6 +103,9 @@ class ModeChange(EntryBase, frozen=True, tag="mode_change"):
 class Compaction(EntryBase, frozen=True, tag="compaction"):
     """A summary that replaces everything before `first_kept_entry_id`; an id not on the path keeps nothing."""
 
+    in_context: ClassVar[bool] = True
+    starts_context: ClassVar[bool] = True
+
     summary: str = ""
     short_summary: str | None = None
     first_kept_entry_id: str | None = None
@@ -107,6 +122,8 @@ class Compaction(EntryBase, frozen=True, tag="compaction"):
 class BranchSummary(EntryBase, frozen=True, tag="branch_summary"):
     """Summary of the branch whose last entry is `from_id`."""
 
+    in_context: ClassVar[bool] = True
+
     from_id: str | None = None
     summary: str = ""
     details: Any = None
@@ -117,12 +134,16 @@ class BranchSummary(EntryBase, frozen=True, tag="branch_summary"):
 class Custom(EntryBase, frozen=True, tag="custom"):
     """State of an extension; never in a context."""
 
+    moves_leaf: ClassVar[bool] = False
+
     custom_type: str = ""
     data: Any = None
 
 
 class CustomMessage(EntryBase, frozen=True, tag="custom_message"):
     """A message added by an extension; part of the context."""
+
+    in_context: ClassVar[bool] = True
 
     custom_type: str = ""
     content: Content = ()
@@ -133,11 +154,15 @@ class CustomMessage(EntryBase, frozen=True, tag="custom_message"):
 class Label(EntryBase, frozen=True, tag="label"):
     """Labels an entry; a missing or empty label removes it."""
 
+    moves_leaf: ClassVar[bool] = False
+
     target_id: str = ""
     label: str | None = None
 
 
 class SessionInfo(EntryBase, frozen=True, tag="session_info"):
+    moves_leaf: ClassVar[bool] = False
+
     name: str | None = None
 
 
@@ -156,6 +181,8 @@ class SessionInit(EntryBase, frozen=True, tag="session_init"):
 
 class UsageRecord(EntryBase, frozen=True, tag="usage"):
     """Tokens used outside a turn: cache warming, titles."""
+
+    moves_leaf: ClassVar[bool] = False
 
     kind: str = ""
     provider: str | None = None
@@ -178,6 +205,8 @@ class ContextEdit(EntryBase, frozen=True, tag="context_edit"):
 class ResetBoundary(EntryBase, frozen=True, tag="reset_boundary"):
     """The context starts empty after this entry."""
 
+    starts_context: ClassVar[bool] = True
+
 
 ApprovalMode: TypeAlias = Literal["default", "autoEdit", "yolo"]
 
@@ -196,6 +225,8 @@ class Config(Value, frozen=True, omit_defaults=False):
 
 
 class ConfigChange(EntryBase, frozen=True, tag="config"):
+    moves_leaf: ClassVar[bool] = False
+
     config: Config = Config()
 
 
@@ -254,30 +285,22 @@ Entry: TypeAlias = (
     | Unknown
 )
 
-ENTRY_TYPES: dict[str, type[Entry]] = {
-    struct_tag(cls): cls
-    for cls in (
-        MessageEntry,
-        ModelChange,
-        ThinkingLevelChange,
-        ModeChange,
-        Compaction,
-        BranchSummary,
-        Custom,
-        CustomMessage,
-        Label,
-        SessionInfo,
-        RuleInjection,
-        SessionInit,
-        UsageRecord,
-        ContextEdit,
-        ResetBoundary,
-        ConfigChange,
-        LeafMove,
-        FileSnapshot,
-        Worktree,
-    )
-}
+ENTRY_TYPES: dict[str, type[Entry]] = {struct_tag(cls): cls for cls in get_args(Entry) if cls is not Unknown}
+
+CONTEXT_TYPES = frozenset(kind for kind, cls in ENTRY_TYPES.items() if cls.in_context)
+"""Types of entries that add messages to a context."""
+
+BOUNDARY_TYPES = frozenset(kind for kind, cls in ENTRY_TYPES.items() if cls.starts_context)
+"""Types of entries at which a context starts."""
+
+MESSAGE_TYPES = CONTEXT_TYPES - BOUNDARY_TYPES
+"""Types of entries with messages of their own, which can be copied to another branch."""
+
+CONVERSATION_TYPES = CONTEXT_TYPES | BOUNDARY_TYPES
+"""Types of entries that make up a conversation. Others are state, settings and labels; views hide them by default."""
+
+PASSIVE_TYPES = frozenset(kind for kind, cls in ENTRY_TYPES.items() if not cls.moves_leaf)
+"""Types of entries that do not move the current entry."""
 
 
 class ForkOrigin(Value, frozen=True):

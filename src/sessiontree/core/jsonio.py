@@ -41,6 +41,15 @@ def parse_json(raw: bytes) -> Any:
         raise ValueError("nested too deeply to decode") from error
 
 
+def parse_object(raw: bytes) -> JsonObject:
+    """Decode a JSON object as tolerantly; empty if it is anything else."""
+    try:
+        fields = parse_json(raw)
+    except ValueError:
+        return {}
+    return fields if isinstance(fields, dict) else {}
+
+
 def _integer(digits: str) -> int | float:
     """Parse an integer; one with more digits than Python converts becomes a float."""
     try:
@@ -68,6 +77,20 @@ def render_json(value: object) -> bytes:
         import json
 
         return json.dumps(msgspec.to_builtins(value), ensure_ascii=True, separators=(",", ":")).encode("ascii")
+
+
+def native_fields(value: Value) -> JsonObject:
+    """A value as native JSON; the parts of unknown types are their original fields."""
+    fields: JsonObject = _restore_unknown(msgspec.to_builtins(value))
+    return fields
+
+
+def _restore_unknown(value: Any) -> Any:
+    if isinstance(value, dict):
+        if value.get("type") == UNKNOWN_TAG or value.get("role") == UNKNOWN_TAG:
+            return value.get("fields", {})
+        return {name: _restore_unknown(inner) for name, inner in value.items()}
+    return [_restore_unknown(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def render_indented_json(value: object) -> str:

@@ -2,15 +2,26 @@
 
 Names and fields are those of the native format, so that a native line decodes directly into them. Other dialects build
 the same values from their own lines. Unknown blocks and messages are preserved in `OtherBlock` and `OtherMessage`.
+
+`LazyMessages` is a sequence that decodes each message on first access. A path can hold a hundred megabytes of messages,
+and most callers look at only a few of them. The number of messages and the entry of each are known without decoding.
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from operator import eq
+from typing import Any, TypeAlias, overload
 
 import msgspec
 
 from sessiontree.core.jsonio import UNKNOWN_TAG, JsonObject, Value, convert_fields, struct_tag
+
+_STEP = 16
+"""Number of messages decoded together: neighbors are adjacent in the file."""
+_LONGEST_STEP = 4096
+"""The same for a reader that has already decoded as many before them."""
 
 
 class Text(Value, frozen=True, tag="text"):
@@ -270,3 +281,89 @@ def parse_message(fields: Any) -> Message:
     if cls is None:
         return OtherMessage(kind=str(role or ""), fields=fields)
     return convert_fields(cls, fields, {"content": parse_content})
+
+
+class LazyMessages(Sequence[Message]):
+    """A sequence that behaves like a tuple of messages and compares equal to one. Decoded messages are cached.
+
+    `load` decodes a range of positions; `sizes` returns each message's size in the file without decoding it. No message
+    is a system prompt, so a search for the current system prompt can skip the sequence.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        load: Callable[[range], list[Message]],
+        sizes: Callable[[range], list[int]] | None = None,
+    ) -> None:
+        self._found: list[Message | None] = [None] * size
+        self._load = load
+        self._sizes = sizes or (lambda positions: [1] * len(positions))
+        self._mutex: AbstractContextManager[object] = nullcontext()
+
+    def guard(self, mutex: AbstractContextManager[object]) -> None:
+        """Hold a mutex while loading: another thread may be writing the session."""
+        self._mutex = mutex
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    @overload
+    def __getitem__(self, at: int) -> Message: ...
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Message, ...]: ...
+    def __getitem__(self, at: int | slice) -> Message | tuple[Message, ...]:
+        if isinstance(at, slice):
+            return tuple(map(self.__getitem__, range(*at.indices(len(self)))))
+        message = self._found[at]
+        if message is None:
+            message = self._decoded(at % len(self._found))
+        return message
+
+    def _decoded(self, at: int) -> Message:
+        # From a multiple of the step on. A reader that goes on from the message before, which is decoded, gets twice
+        # as many as it has: each load may be a round trip to a store.
+        start = at - at % _STEP
+        size = _STEP
+        while size < _LONGEST_STEP and start >= size and None not in self._found[start - size : start]:
+            size *= 2
+        step = range(start, min(len(self._found), start + size))
+        with self._mutex:
+            messages = self._load(step)
+        self._found[step.start : step.stop] = messages
+        return messages[at - step.start]
+
+    def part(self, start: int, stop: int) -> LazyMessages:
+        """A slice of the sequence that is also decoded lazily."""
+
+        def load(positions: range) -> list[Message]:
+            return list(self[positions.start + start : positions.stop + start])
+
+        def sizes(positions: range) -> list[int]:
+            return self._sizes(range(positions.start + start, positions.stop + start))
+
+        return LazyMessages(stop - start, load, sizes)
+
+    def sizes(self) -> list[int]:
+        """Size of each message in the file in bytes; all equal if the sizes are unknown."""
+        with self._mutex:
+            return self._sizes(range(len(self)))
+
+    def sample(self, groups: int) -> list[int]:
+        """Positions spread evenly, in about `groups` groups of neighbors that are decoded together."""
+        apart = max(1, len(self) // (_STEP * groups)) * _STEP
+        return [at for start in range(0, len(self), apart) for at in range(start, min(start + _STEP, len(self)))]
+
+    def __iter__(self) -> Iterator[Message]:
+        return map(self.__getitem__, range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LazyMessages | tuple | list):
+            return NotImplemented
+        return self is other or (len(self) == len(other) and all(map(eq, self, other)))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))

@@ -86,6 +86,31 @@ class Tree:
         self._settle()
         return self._parents
 
+    def earlier_parents(self) -> Sequence[int | None]:
+        """Parents of all nodes as far as they come before them in the file, by number.
+
+        Unlike `parents`, this never changes when nodes are added: a forward reference is a missing parent, and of
+        entries with the same id the last one before the child is its parent.
+        """
+        self._settle()
+        if not self._unresolved and not self._has_forward_links and len(self.node_of) == len(self.ids):
+            return self._parents
+        earlier: dict[str, int] = {}
+        found: list[int | None] = []
+        for node, (id, parent) in enumerate(zip(self.ids, self._parents, strict=True)):
+            named = parent if parent is not None else self._cut_links.get(node)
+            name = self.ids[named] if named is not None else self._unresolved.get(node)
+            found.append(earlier.get(name) if name is not None else None)
+            earlier[id] = node
+        return found
+
+    def find_before(self, id: str, node: int) -> int | None:
+        """The last node before another one that has an id."""
+        found = self.node_of.get(id)
+        if found is None or found < node:
+            return found
+        return next((earlier for earlier in range(node - 1, -1, -1) if self.ids[earlier] == id), None)
+
     def is_orphan(self, node: int) -> bool:
         """Whether a node names a missing parent."""
         return self.missing_parent(node) is not None

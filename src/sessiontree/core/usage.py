@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from sessiontree.core.entries import BranchSummary, Compaction, Entry, MessageEntry, UsageRecord
 from sessiontree.core.jsonio import Value
-from sessiontree.core.messages import Assistant, ToolResult, Usage
+from sessiontree.core.messages import Assistant, Cost, ToolResult, Usage
 
 _LARGEST = 2**53
+_NO_COST = Cost()
 
 
 class UsageTotals(Value, frozen=True, omit_defaults=False):
@@ -23,15 +26,21 @@ class UsageTotals(Value, frozen=True, omit_defaults=False):
 
 
 def usage_of(entry: Entry) -> Usage | None:
-    """Usage of the request that produced an entry; None if there was no request."""
+    """Usage of the request that produced an entry; None if there was no request.
+
+    Clients that require the fields have zeros where nothing was counted: a usage of zeros is none, and a cost of zeros
+    is unknown.
+    """
     match entry:
-        case MessageEntry():
-            message = entry.message
-            return message.usage if isinstance(message, Assistant | ToolResult) else None
-        case Compaction() | BranchSummary() | UsageRecord():
-            return entry.usage
+        case MessageEntry(message=Assistant(usage=usage) | ToolResult(usage=usage)):
+            pass
+        case Compaction(usage=usage) | BranchSummary(usage=usage) | UsageRecord(usage=usage):
+            pass
         case _:
             return None
+    if usage is None or usage.cost != _NO_COST:
+        return usage
+    return replace(usage, cost=None) if _size(usage) or usage.total_tokens else None
 
 
 def response_key(entry: Entry) -> str:

@@ -96,8 +96,9 @@ class Encoder(Protocol):
 
 
 class Destination(Struct, frozen=True):
-    """Where a client looks for a session, and the command that resumes it."""
+    """Where a client looks for a session, and the command that resumes it. Commands run in the working directory."""
 
     path: str
     resume: tuple[str, ...]
-    """The command, run in the session's working directory."""
+    install: tuple[str, ...] = ()
+    """The client's own command that imports the file at `path`, for a client that keeps its sessions elsewhere."""

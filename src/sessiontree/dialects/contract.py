@@ -1,7 +1,10 @@
 """The dialect contract: what sessiontree needs to know about one client's session format.
 
+Three protocols, each with defaults in `defaults.DialectBase`: `Format` reads lines, `Codec` converts between lines and
+canonical entries, and `Locations` knows where the client keeps its files. A `Dialect` is all three. Type against the
+smallest one that is enough.
+
 A dialect is pure: it maps bytes, decoded JSON and indexed lines to values and never opens, reads or writes a file.
-`defaults.DialectBase` implements most of it.
 """
 
 from __future__ import annotations
@@ -13,28 +16,46 @@ from msgspec import Struct
 
 from sessiontree.core.context import Context
 from sessiontree.core.entries import Config, Entry, Header
+from sessiontree.core.layout import LayoutColumns
 from sessiontree.core.tree import Tree
 from sessiontree.dialects.canonical import CanonicalEntry, Destination, Encoder, SessionMeta
+from sessiontree.dialects.client import Client
+from sessiontree.dialects.storage import Storage
 
 CERTAIN = 100
-"""The highest score of `Dialect.recognize`: no other known dialect can claim the file."""
+"""The highest score of `Format.recognize`: no other known dialect can claim the file."""
+
+PREVIOUS = "@previous"
+"""As the parent of a line: the entry before it in the file, metadata lines not counted."""
+
+UPDATE = "update"
+"""The type of a metadata line that holds a new version of an earlier entry (`Traits.repeated_id_updates`)."""
+
+UNCHANGED = "@unchanged"
+"""As an argument of `Codec.with_ids`: this id stays."""
 
 
 class Envelope(Struct, frozen=True, gc=False):
-    """Type, id and parent of a line: enough to place it in the tree. An empty id means that the line has none.
+    """Type, id and parent of a line: enough to place it in the tree. By default it is a child of the entry before it.
 
-    A metadata line (a title, a setting) is not part of the tree: it has neither a parent nor children.
+    An empty id means that the line lacks one. A metadata line (a title, a setting) is not part of the tree: it has
+    neither a parent nor children.
     """
 
     type: str
-    id: str
-    parent: str | None
+    id: str = ""
+    parent: str | None = PREVIOUS
     is_metadata: bool = False
 
 
 def metadata_id(node: int) -> str:
     """The id given to a metadata line, which has none of its own: its position in the file never changes."""
     return f"@{node}"
+
+
+def position_id(node: int) -> str:
+    """An id for an entry of a format without ids. The position of a line in an append-only file never changes."""
+    return f"{node:08x}"
 
 
 def is_metadata_id(id: str) -> bool:
@@ -49,6 +70,75 @@ class Columns(Struct, frozen=True):
     parents: list[str | None]
     notes: Sequence[object] = ()
     """The dialect's summary of each line, which saves reading it again; None, or empty for all lines, without one."""
+
+
+class LineMarks(Struct, frozen=True):
+    """Bytes that certain lines contain, so that others need not be decoded. By default every line is decoded."""
+
+    usage: bytes = b""
+    """In every line that reports usage."""
+    tools: tuple[bytes, ...] = (b"",)
+    """One of these is in every line with a tool call or a result."""
+    prompts: tuple[bytes, ...] = (b"",)
+    """One of these is in every line with a prompt of the user."""
+    results: tuple[bytes, ...] = ()
+    """One of these is in lines with results that have a mark of a prompt, too."""
+
+    def may_be_prompt(self, raw: bytes) -> bool:
+        return any(mark in raw for mark in self.prompts) and not any(mark in raw for mark in self.results)
+
+
+CANONICAL_MARKS = LineMarks(
+    usage=b'"usage"',
+    tools=(b'"tool_use"', b'"toolCall"', b'"toolResult"', b'"tool_result"', b'"tool-result"'),
+    prompts=(b'"user"', b'"queued_command"'),
+    results=(b'"tool_result"',),
+)
+"""The marks of clients that name roles, usage and tool calls as the providers do."""
+
+
+class Traits(Struct, frozen=True):
+    """Fixed properties of a format. The defaults fit a read-only file of lines without a header."""
+
+    version: int = 1
+    """The newest version of the format that the dialect knows."""
+    has_header: bool = False
+    """Whether a file starts with a line that describes the session."""
+    bookkeeping: frozenset[str] = frozenset()
+    """Entry types that never move the leaf."""
+    is_linear: bool = False
+    """Whether sessions have no branches: an entry can only be appended to the last one."""
+    repeated_id_updates: bool = False
+    """Whether a line with the id of an earlier entry is a new version of it. The entry keeps its place in the tree."""
+    may_refer_to_blobs: bool = False
+    """Whether a line may hold a reference to a blob instead of large content."""
+    uses_home_blobs: bool = False
+    """Whether large content may be stored in the blobs of our home folder, because the client reads them."""
+    marks: LineMarks = LineMarks()
+    truncation_notice: str = ""
+    """The end of a text that the client truncated before writing it; empty if it truncates nothing."""
+    title_types: frozenset[str] = frozenset()
+    """Types of title lines, where the client looks for them only at the ends of a file."""
+    title_window: int = 0
+    """Number of bytes at each end of a file that the client searches for a title; 0 if it reads the whole file."""
+
+    is_writable: bool = False
+    one_line_per_entry: bool = False
+    """Whether `render_entry` renders any entry as one line, so that appending needs no encoder."""
+    encoder_types: frozenset[str] = frozenset()
+    """Entry types that need the encoder although `one_line_per_entry` holds for the others."""
+
+    path_markers: tuple[str, ...] = ()
+    """Parts of paths that only the client's files have; used when the content alone is ambiguous."""
+    session_names: tuple[str, ...] = (".jsonl",)
+    """Ends of the names of files that may contain sessions, such as `.jsonl` or `opencode.db`."""
+    skipped_folders: frozenset[str] = frozenset()
+    """Names of folders below a session root that never contain a session."""
+
+    @property
+    def passive_types(self) -> frozenset[str]:
+        """Entry types that are never the current entry: bookkeeping, and moves to another entry."""
+        return self.bookkeeping | {"leaf"}
 
 
 class ReadOptions(Struct, frozen=True):
@@ -149,95 +239,91 @@ class IndexedLines(Protocol):
         ...
 
 
-class Dialect(Protocol):
-    """One client's session format.
+class Facts(Protocol):
+    """Facts about a session by the client's own rules. Each is computed when it is asked for."""
 
-    Contract:
-    * `recognize`, `parse`, `find_leaf`, `find_path` and `build_context` never raise an error and always return, for
-      any bytes and any tree.
-    * `decode_block` is exact or returns None: a fast path for blocks in which every line is an ordinary entry or
-      metadata line. `envelope` decides for one decoded object.
-    * `render(parse(line))` is never used to copy a line; its raw bytes are.
-    """
+    @property
+    def title(self) -> str | None:
+        """The title the client shows for the session."""
+        ...
 
-    # The format
+    @property
+    def given_title(self) -> str | None:
+        """The title the user gave the session; None when the client only shows a fallback."""
+        ...
 
+    @property
+    def config(self) -> Config: ...
+
+    @property
+    def git_branch(self) -> str | None:
+        """The git branch the session last worked on, if the file records it."""
+        ...
+
+    @property
+    def session_ids(self) -> list[str]:
+        """The ids of all sessions that lines name as theirs, in file order."""
+        ...
+
+    @property
+    def related_files(self) -> list[RelatedFile]:
+        """Files that belong to the session: transcripts of sub-agents, spilled tool output."""
+        ...
+
+
+class PartialReads(Protocol):
+    """Builds the context of a large file from parts of it."""
+
+    def find_context_ranges(self, size: int, read: Callable[[int, int], bytes]) -> list[tuple[int, int]] | None:
+        """The byte ranges of complete lines that the context is built from; None if the whole file is needed."""
+        ...
+
+    def is_context_exact(self, lines: IndexedLines, context: Context) -> bool:
+        """Whether a context built from such ranges is certainly that of the whole file."""
+        ...
+
+
+class _Described(Protocol):
     @property
     def name(self) -> str: ...
 
     @property
-    def version(self) -> int:
-        """The newest version of the format that this dialect knows."""
-        ...
+    def traits(self) -> Traits: ...
 
-    @property
-    def has_header(self) -> bool:
-        """Whether a file starts with a line that describes the session."""
-        ...
 
-    @property
-    def is_writable(self) -> bool: ...
+class Format(_Described, Protocol):
+    """Recognizes and reads the files of one client.
 
-    @property
-    def one_line_per_entry(self) -> bool:
-        """Whether `render_entry` renders any entry as one line, so that appending needs no encoder."""
-        ...
-
-    @property
-    def encoder_types(self) -> frozenset[str]:
-        """Entry types that need the encoder although `one_line_per_entry` holds for the others."""
-        ...
-
-    @property
-    def parent_key(self) -> str:
-        """The field of a line that holds its parent's id."""
-        ...
-
-    @property
-    def bookkeeping(self) -> frozenset[str]:
-        """Entry types that never move the leaf."""
-        ...
-
-    @property
-    def may_refer_to_blobs(self) -> bool:
-        """Whether a line may hold a reference to a blob instead of large content."""
-        ...
-
-    @property
-    def uses_home_blobs(self) -> bool:
-        """Whether large content may be stored in the blobs of our home folder, because the client reads them."""
-        ...
-
-    # Recognizing files and decoding lines
+    Contract:
+    * `recognize`, `decode_line`, `parse`, `find_leaf`, `find_path` and `build_context` never raise an error and always
+      return, for any bytes and any tree.
+    * `decode_block` is exact or returns None: a fast path for blocks in which every line is an ordinary entry or
+      metadata line. `decode_line` decides for one decoded object.
+    """
 
     def recognize(self, head: bytes) -> int:
         """Score a file by its first bytes: 0 for "not this dialect", up to CERTAIN, which ends the search."""
         ...
 
-    @property
-    def path_markers(self) -> tuple[str, ...]:
-        """Parts of paths that only the client's files have; used when the content alone is ambiguous."""
+    def decode_block(self, data: memoryview, first: int) -> Columns | None:
+        """Decode a block of lines; `first` is the number of the node that its first line becomes."""
         ...
 
-    def decode_block(self, data: memoryview) -> Columns | None: ...
+    def decode_line(self, fields: dict[str, Any], node: int) -> Envelope | Header | None:
+        """Decode one line, which becomes this node unless it is the header; None if it is neither entry nor header."""
+        ...
 
-    def is_record(self, fields: dict[str, Any]) -> bool: ...
-
-    def envelope(self, fields: dict[str, Any]) -> Envelope: ...
+    def is_record(self, fields: dict[str, Any]) -> bool:
+        """Whether an object found in damaged bytes is a complete line, and not one of the objects inside a line."""
+        ...
 
     def parse(self, raw: bytes) -> Entry:
         """Parse a line; an unknown type becomes `Unknown`, and invalid fields get their defaults."""
         ...
 
-    def is_header(self, fields: dict[str, Any]) -> bool: ...
-
-    def header(self, fields: dict[str, Any]) -> Header: ...
-
     def find_header(self, lines: IndexedLines) -> Header | None:
         """The header of a session; for a format without a header line, collected from its other lines."""
         ...
-
-    # Tree and context
 
     def find_leaf(self, lines: IndexedLines, read_options: ReadOptions) -> int | None:
         """The current entry of the session; None for "before the first entry"."""
@@ -247,76 +333,31 @@ class Dialect(Protocol):
         """The nodes that belong to a leaf, in the order of the conversation."""
         ...
 
-    def build_context(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> Context:
-        """The messages a model receives at a leaf."""
+    def layout_columns(self, lines: IndexedLines) -> LayoutColumns:
+        """The columns from which the tree is laid out. No value depends on later lines."""
         ...
-
-    @property
-    def supports_partial_read(self) -> bool:
-        """Whether the context of a large file can be built from parts of it."""
-        ...
-
-    def find_context_ranges(self, size: int, read: Callable[[int, int], bytes]) -> list[tuple[int, int]] | None:
-        """The byte ranges of complete lines that the context is built from; None if the whole file is needed."""
-        ...
-
-    def is_partial_context_exact(self, lines: IndexedLines, context: Context) -> bool:
-        """Whether a context built from such ranges is certainly that of the whole file."""
-        ...
-
-    # Facts about a session, by the client's own rules
-
-    def find_title(self, lines: IndexedLines) -> str | None:
-        """The title the client shows for the session."""
-        ...
-
-    def find_given_title(self, lines: IndexedLines) -> str | None:
-        """The title the user gave the session; None when the client only shows a fallback."""
-        ...
-
-    @property
-    def title_types(self) -> frozenset[str]:
-        """Types of title lines, where the client looks for them only at the ends of a file."""
-        ...
-
-    @property
-    def title_window(self) -> int:
-        """Number of bytes at each end of a file that the client searches for a title; 0 if it reads the whole file."""
-        ...
-
-    def find_config(self, lines: IndexedLines) -> Config: ...
-
-    def find_git_branch(self, lines: IndexedLines) -> str | None:
-        """The git branch the session last worked on, if the file records it."""
-        ...
-
-    def find_session_ids(self, lines: IndexedLines) -> list[str]:
-        """The ids of all sessions that lines name as theirs, in file order."""
-        ...
-
-    def find_related_files(self, lines: IndexedLines) -> list[RelatedFile]:
-        """Files that belong to the session: transcripts of sub-agents, spilled tool output."""
-        ...
-
-    # Repair
 
     def find_reparentings(self, lines: IndexedLines) -> list[Reparenting]:
         """Links that recover history the client loses: `ReadOptions.recovered` follows them, repair writes them."""
         ...
 
-    def with_parent(self, raw: bytes, parent: str | None) -> bytes:
-        """Return the line with another parent, every other byte unchanged."""
+    def build_context(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> Context:
+        """The messages a model receives at a leaf."""
         ...
 
-    def with_id(self, raw: bytes, id: str) -> bytes:
-        """Return the line with another id, every other byte unchanged."""
+    @property
+    def partial_reads(self) -> PartialReads | None:
+        """How to build the context of a large file from parts of it; None if that is not possible."""
         ...
 
-    def is_truncated(self, text: str) -> bool:
-        """Whether the client truncated a text before writing it, and marked that."""
-        ...
+    def facts(self, lines: IndexedLines) -> Facts: ...
 
-    # Canonical entries in and out
+
+class Codec(_Described, Protocol):
+    """Decodes lines into canonical entries, and encodes canonical entries as lines.
+
+    `render_entry` and the encoder never copy a line of the same dialect: its raw bytes are copied.
+    """
 
     def find_history(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
         """The nodes that belong to a leaf from the very beginning, also those before a compaction."""
@@ -351,14 +392,17 @@ class Dialect(Protocol):
         """Render an entry as one line without LF. `fields` are those beyond the envelope."""
         ...
 
-    # Locations
-
-    def destination(self, meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
-        """Where the client looks for a new session, by its own rules and environment variables."""
+    def with_ids(self, raw: bytes, *, id: str = UNCHANGED, parent: str | None = UNCHANGED) -> bytes:
+        """Return the line with another id or another parent, every other byte unchanged."""
         ...
 
-    def blob_folder(self, location: str) -> str | None:
-        """The folder where the client stores large content of a session file, flat by hash; None without one."""
+
+class Locations(_Described, Protocol):
+    """Where the client keeps its files, what they are called, and how the client is started."""
+
+    @property
+    def client(self) -> Client:
+        """The program that reads and writes these sessions, and what other packages know about it."""
         ...
 
     def session_roots(self, environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -368,13 +412,12 @@ class Dialect(Protocol):
         """
         ...
 
-    def classify_file(self, root: str, relative: str) -> SessionFile | None:
-        """The role of a file below a root, by its relative path; None when it is not a session."""
+    def storage(self, path: str) -> Storage:
+        """How the file at a path stores its sessions."""
         ...
 
-    @property
-    def skipped_folders(self) -> frozenset[str]:
-        """Names of folders below a root that never contain a session."""
+    def classify_file(self, root: str, relative: str) -> SessionFile | None:
+        """The role of a file below a root, by its relative path; None when it is not a session."""
         ...
 
     def session_cwds(self, root: str, read: Callable[[str], bytes | None]) -> Mapping[str, str]:
@@ -383,3 +426,15 @@ class Dialect(Protocol):
         `read` returns the bytes of a file, or None if it does not exist. Ambiguous folders are left out.
         """
         ...
+
+    def destination(self, meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
+        """Where the client looks for a new session, by its own rules and environment variables."""
+        ...
+
+    def blob_folder(self, location: str) -> str | None:
+        """The folder where the client stores large content of a session file, flat by hash; None without one."""
+        ...
+
+
+class Dialect(Format, Codec, Locations, Protocol):
+    """One client's session format."""

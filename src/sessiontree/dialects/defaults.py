@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
@@ -10,51 +12,127 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree.core.context import Context, Path, Rules, build_context
-from sessiontree.core.entries import Config, ConfigChange, Header, Worktree
-from sessiontree.core.jsonio import parse_json, render_json
+from sessiontree.core.entries import (
+    CONVERSATION_TYPES,
+    Config,
+    ConfigChange,
+    Entry,
+    Header,
+    MessageEntry,
+    SessionInfo,
+    Worktree,
+)
+from sessiontree.core.jsonio import native_fields, parse_json, render_json
+from sessiontree.core.layout import LayoutColumns
+from sessiontree.core.messages import ToolResult
 from sessiontree.core.tree import Tree
-from sessiontree.dialects.canonical import CanonicalEntry, Destination, Encoder, SessionMeta
-from sessiontree.dialects.contract import IndexedLines, ReadOptions, RelatedFile, Reparenting, SessionFile
+from sessiontree.dialects.canonical import CanonicalEntry, Destination, Encoded, Encoder, LossNote, SessionMeta
+from sessiontree.dialects.client import Client
+from sessiontree.dialects.contract import (
+    AS_CLIENT,
+    UNCHANGED,
+    UPDATE,
+    Columns,
+    Envelope,
+    Facts,
+    IndexedLines,
+    PartialReads,
+    ReadOptions,
+    RelatedFile,
+    Reparenting,
+    SessionFile,
+    Traits,
+    is_metadata_id,
+    position_id,
+)
 from sessiontree.dialects.passthrough import PASSTHROUGH, passthrough_of, restore_entry
-from sessiontree.errors import ReadOnlyError
+from sessiontree.dialects.storage import LINE_FILE, Storage
+from sessiontree.errors import ReadOnlyError, UsageError
 
 RecordT = TypeVar("RecordT", bound=Struct)
 
 DECODE_STEP = 256
 """Number of lines decoded at a time: bounds memory without a call for each line."""
 
+_HEAD_LINES = 32
 _ENVELOPE_FIELDS = frozenset({"type", "id", "parentId", "timestamp"})
 
 
+class DefaultFacts:
+    """Facts from the header and from canonical entries."""
+
+    def __init__(self, lines: IndexedLines) -> None:
+        self.lines = lines
+
+    @property
+    def title(self) -> str | None:
+        """The last name in file order, on any branch; else the title in the header."""
+        entry = self.last_of("session_info")
+        name = entry.name if isinstance(entry, SessionInfo) else None
+        return " ".join((name or "").split()) or (self.lines.header.title if self.lines.header else None)
+
+    @property
+    def given_title(self) -> str | None:
+        return self.title
+
+    @property
+    def config(self) -> Config:
+        entry = self.last_of("config")
+        return entry.config if isinstance(entry, ConfigChange) else Config()
+
+    @property
+    def git_branch(self) -> str | None:
+        entry = self.last_of("worktree")
+        return entry.branch if isinstance(entry, Worktree) else None
+
+    @property
+    def session_ids(self) -> list[str]:
+        return [self.lines.header.id] if self.lines.header else []
+
+    @property
+    def related_files(self) -> list[RelatedFile]:
+        return []
+
+    def last_of(self, kind: str) -> Entry | None:
+        """The last entry of a type in file order, on any branch."""
+        types = self.lines.types
+        for node in range(len(types) - 1, -1, -1):
+            if types[node] == kind:
+                return self.lines.entries([node])[0]
+        return None
+
+
 class DialectBase:
-    """The parts of the contract that most formats share. Subclasses add `recognize`, `decode_block`, `envelope`..."""
+    """The parts of the contract that most formats share. Subclasses add `recognize`, `decode_line` and `parse`."""
 
     name = ""
-    version = 1
-    has_header = False
-    is_writable = False
-    one_line_per_entry = False
-    encoder_types: frozenset[str] = frozenset()
+    traits = Traits()
     parent_key = "parentId"
     id_key = "id"
-    bookkeeping: frozenset[str] = frozenset()
-    may_refer_to_blobs = True
-    uses_home_blobs = False
-    path_markers: tuple[str, ...] = ()
-    supports_partial_read = False
-    title_types: frozenset[str] = frozenset()
-    title_window = 0
-    skipped_folders: frozenset[str] = frozenset()
     rules = Rules()
 
-    def is_header(self, fields: dict[str, Any]) -> bool:
-        return False
+    def decode_block(self, data: memoryview, first: int) -> Columns | None:
+        return None
 
-    def header(self, fields: dict[str, Any]) -> Header:
-        return Header(id="")
+    def decode_line(self, fields: dict[str, Any], node: int) -> Envelope | Header | None:
+        raise NotImplementedError
+
+    def is_record(self, fields: dict[str, Any]) -> bool:
+        return self.decode_line(fields, 0) is not None
 
     def find_header(self, lines: IndexedLines) -> Header | None:
-        return lines.header
+        if lines.header is not None or self.traits.has_header or not lines.types:
+            return lines.header
+        (first,) = lines.entries([0])
+        return Header(id=os.path.splitext(os.path.basename(lines.location))[0], timestamp=first.timestamp)
+
+    def find_leaf(self, lines: IndexedLines, read_options: ReadOptions) -> int | None:
+        """The last entry that is not bookkeeping, as in a format without branches."""
+        ids, types = lines.tree.ids, lines.types
+        for node in range(len(types) - 1, -1, -1):
+            if types[node] not in self.traits.bookkeeping and not is_metadata_id(ids[node]):
+                return node
+        return None
 
     def find_path(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
         if not read_options.recovered:
@@ -64,37 +142,12 @@ class DialectBase:
     def build_context(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> Context:
         return build_context(path_of_nodes(lines, self.find_path(lines, leaf, read_options)), self.rules)
 
-    def find_context_ranges(self, size: int, read: Callable[[int, int], bytes]) -> list[tuple[int, int]] | None:
+    @property
+    def partial_reads(self) -> PartialReads | None:
         return None
 
-    def is_partial_context_exact(self, lines: IndexedLines, context: Context) -> bool:
-        return False
-
-    def find_title(self, lines: IndexedLines) -> str | None:
-        return lines.header.title if lines.header else None
-
-    def find_given_title(self, lines: IndexedLines) -> str | None:
-        return self.find_title(lines)
-
-    def find_config(self, lines: IndexedLines) -> Config:
-        for node in range(len(lines.types) - 1, -1, -1):
-            if lines.types[node] == "config":
-                (entry,) = lines.entries([node])
-                return entry.config if isinstance(entry, ConfigChange) else Config()
-        return Config()
-
-    def find_git_branch(self, lines: IndexedLines) -> str | None:
-        for node in range(len(lines.types) - 1, -1, -1):
-            if lines.types[node] == "worktree":
-                (entry,) = lines.entries([node])
-                return entry.branch if isinstance(entry, Worktree) else None
-        return None
-
-    def find_session_ids(self, lines: IndexedLines) -> list[str]:
-        return [lines.header.id] if lines.header else []
-
-    def find_related_files(self, lines: IndexedLines) -> list[RelatedFile]:
-        return []
+    def facts(self, lines: IndexedLines) -> Facts:
+        return DefaultFacts(lines)
 
     def find_reparentings(self, lines: IndexedLines) -> list[Reparenting]:
         # A lost parent was most likely the line before its first child, so the nearest entry before that child replaces
@@ -107,39 +160,56 @@ class DialectBase:
             if lost is not None and before is not None:
                 parent = replacements.setdefault(lost, before)
                 found.append(Reparenting(node, parent, "it comes before the first child of the lost parent"))
-            if kind not in self.bookkeeping:
+            if kind not in self.traits.bookkeeping:
                 before = node
         return found
 
-    def with_parent(self, raw: bytes, parent: str | None) -> bytes:
-        return replace_field(raw, self.parent_key, parent)
-
-    def with_id(self, raw: bytes, id: str) -> bytes:
-        return replace_field(raw, self.id_key, id)
-
-    def is_truncated(self, text: str) -> bool:
-        return False
+    def with_ids(self, raw: bytes, *, id: str = UNCHANGED, parent: str | None = UNCHANGED) -> bytes:
+        if id != UNCHANGED:
+            raw = replace_field(raw, self.id_key, id)
+        return raw if parent == UNCHANGED else replace_field(raw, self.parent_key, parent)
 
     def find_history(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
         return self.find_path(lines, leaf, read_options)
 
+    def layout_columns(self, lines: IndexedLines) -> LayoutColumns:
+        return LayoutColumns(lines.tree.earlier_parents(), placed_nodes(lines))
+
     def decode(self, lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
-        for node, fields in iter_resolved(lines, nodes):
-            yield native_entry(lines.types[node], lines.tree.ids[node], fields)
+        for start in range(0, len(nodes), DECODE_STEP):
+            step = nodes[start : start + DECODE_STEP]
+            for node, entry in zip(step, lines.entries(step), strict=True):
+                if lines.types[node] == UPDATE:
+                    continue  # the entry itself has this content already
+                fields = {**native_fields(entry), "timestamp": entry.timestamp}
+                messages = [fields.pop("message", {}), *fields.pop("moreMessages", ())]
+                id, kind = lines.tree.ids[node], lines.types[node]
+                if kind != "message":
+                    yield native_entry(kind, id, fields)
+                    continue
+                for number, message in enumerate(messages):
+                    yield native_entry(kind, f"{id}.{number}" if number else id, {**fields, "message": message})
 
     def must_decode_together(self, lines: IndexedLines, node: int, child: int) -> bool:
         # Formats that write all results of a response in one line need them in a row.
         if lines.types[child] != "message":
             return False
-        (fields,) = lines.fields([child])
-        message = fields.get("message")
-        return isinstance(message, dict) and message.get("role") == "toolResult"
+        (entry,) = lines.entries([child])
+        return isinstance(entry, MessageEntry) and isinstance(entry.message, ToolResult)
 
     def encoder(self, meta: SessionMeta, lines: IndexedLines | None = None) -> Encoder:
         raise self._read_only()
 
     def encode_fork(self, lines: IndexedLines, leaf: int | None, meta: SessionMeta) -> Iterator[bytes]:
-        raise self._read_only()
+        """Encode the history again, for a format whose lines cannot be copied into another session."""
+        encoder = self.encoder(meta)
+        yield from encoder.prologue()
+        parent: str | None = None
+        for entry in self.decode(lines, self.find_history(lines, leaf, AS_CLIENT)):
+            encoded = encoder.encode(entry, parent)
+            yield from encoded.lines
+            parent = encoded.id
+        yield from encoder.epilogue(parent)
 
     def render_header(self, header: Header) -> bytes:
         raise self._read_only()
@@ -153,11 +223,18 @@ class DialectBase:
     def blob_folder(self, location: str) -> str | None:
         return None
 
+    @property
+    def client(self) -> Client:
+        return Client()
+
     def session_roots(self, environment: Mapping[str, str]) -> tuple[str, ...]:
         return ()
 
+    def storage(self, path: str) -> Storage:
+        return LINE_FILE
+
     def classify_file(self, root: str, relative: str) -> SessionFile | None:
-        return SessionFile() if is_session_name(relative) else None
+        return SessionFile() if is_session_name(relative, self.traits.session_names) else None
 
     def session_cwds(self, root: str, read: Callable[[str], bytes | None]) -> Mapping[str, str]:
         return {}
@@ -166,9 +243,63 @@ class DialectBase:
         return ReadOnlyError(f"sessions of {self.name} cannot be written")
 
 
-def is_session_name(relative: str) -> bool:
+_NEVER_DROPPED = CONVERSATION_TYPES | {"context_edit", "label", "session_info"}
+"""Types of entries that a user adds to a session on purpose. Others record the state of a run."""
+
+
+class LinearEncoder:
+    """Encodes sessions in a format without branches: each entry follows the one before it.
+
+    Subclasses encode the header and each entry. The id of an entry is its own, if `keeps_ids`, or its position.
+    """
+
+    keeps_ids = False
+    metadata_types: frozenset[str] = frozenset()
+    """Types of entries that become metadata lines."""
+
+    def __init__(self, meta: SessionMeta, lines: IndexedLines | None = None) -> None:
+        self._meta = meta
+        self._lines = lines
+        self._nodes = 0 if lines is None else len(lines.types)
+        entries = () if lines is None else lines.tree.ids
+        self._last = next((id for id in reversed(entries) if not is_metadata_id(id)), None)
+
+    def encode_header(self, meta: SessionMeta) -> bytes | None:
+        """The line that starts a file; None if the format has none."""
+        return None
+
+    def encode_entry(self, entry: CanonicalEntry) -> bytes | None:
+        """One line for an entry; None if the format cannot store it."""
+        raise NotImplementedError
+
+    def prologue(self) -> Sequence[bytes]:
+        header = self.encode_header(self._meta)
+        return [] if header is None else [header]
+
+    def encode(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
+        if parent != self._last:
+            raise UsageError("these sessions have no branches: only the last entry can be continued; fork instead")
+        raw = self.encode_entry(entry)
+        if raw is None:
+            if self._lines is not None and entry.kind in _NEVER_DROPPED:
+                raise UsageError(f"sessions of this client cannot hold this entry ({entry.kind}); nothing was written")
+            return Encoded(
+                parent, notes=[LossNote("dropped", f"{entry.kind} entries", "the client has no such entries")]
+            )
+        if entry.kind in self.metadata_types:
+            self._nodes += 1
+            return Encoded(parent, [raw])
+        self._last = entry.id if self.keeps_ids and entry.id else position_id(self._nodes)
+        self._nodes += 1
+        return Encoded(self._last, [raw])
+
+    def epilogue(self, leaf: str | None) -> Sequence[bytes]:
+        return []
+
+
+def is_session_name(relative: str, names: tuple[str, ...] = (".jsonl",)) -> bool:
     """Whether a file is named like a session: not hidden, not a backup, not a file that is still being written."""
-    return relative.endswith(".jsonl") and not relative.rpartition("/")[2].startswith(".")
+    return relative.endswith(names) and not relative.rpartition("/")[2].startswith(".")
 
 
 def iter_resolved(lines: IndexedLines, nodes: Sequence[int]) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -185,6 +316,12 @@ def native_entry(kind: str, id: str, line: dict[str, Any]) -> CanonicalEntry:
     fields.pop(PASSTHROUGH, None)
     entry = CanonicalEntry(kind, fields, id, timestamp if isinstance(timestamp, str) else "")
     return restore_entry(entry, passthrough_of(line))
+
+
+def placed_nodes(lines: IndexedLines) -> list[bool]:
+    """By node: whether an entry has a position of its own in the layout of the tree."""
+    kinds = zip(lines.types, lines.tree.ids, strict=True)
+    return [kind in CONVERSATION_TYPES and not is_metadata_id(id) for kind, id in kinds]
 
 
 def reparented_path(tree: Tree, leaf: int | None, parents: Mapping[int, int]) -> list[int]:
@@ -231,3 +368,22 @@ def decode_records(decode_lines: Callable[[memoryview], list[RecordT]], data: me
         return decode_lines(data)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return None
+
+
+@functools.lru_cache(1)
+def head_records(head: bytes) -> tuple[dict[str, Any], ...]:
+    """The JSON objects among the first lines of a file. Cached, because every dialect needs the same ones."""
+    return tuple(_iter_records(head))
+
+
+def _iter_records(head: bytes) -> Iterator[dict[str, Any]]:
+    for line in head.removeprefix(b"\xef\xbb\xbf").split(b"\n", _HEAD_LINES)[:_HEAD_LINES]:
+        line = line.strip(b"\x00 \t\r")
+        if not line.endswith(b"}"):
+            continue  # not an object, or one that continues beyond the head
+        try:
+            fields = parse_json(line)
+        except ValueError:
+            continue
+        if isinstance(fields, dict):
+            yield fields

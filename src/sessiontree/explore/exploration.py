@@ -24,8 +24,7 @@ from sessiontree.agent.async_bridge import in_background, in_thread, uncancelled
 from sessiontree.agent.event_channel import EventChannel
 from sessiontree.agent.limits import RunUsage
 from sessiontree.agent.loop import Prompt, user_message
-from sessiontree.agent.spill_files import SpillFolders
-from sessiontree.agent.tools.registry import Tools, load_tools
+from sessiontree.agent.tools.base import Tools, load_tools
 from sessiontree.errors import ConflictError, UsageError
 from sessiontree.explore import decisions
 from sessiontree.explore.budget import Budget
@@ -74,7 +73,6 @@ class Exploration:
         self.budget = Budget(plan.bounds, seconds_before)
         self.leases = LeaseKeeper(self)
         self.slots = asyncio.Semaphore(plan.parallel)
-        self.outputs = SpillFolders()
         self.is_stopping = self.is_left = False
         self.cleanup: CleanupResult | None = None
         """Which folders of lanes were removed at the end."""
@@ -170,7 +168,6 @@ class Exploration:
         for lane in self.lanes:
             if lane.lease is not None:
                 forget(lane.lease)
-        self.outputs.close()
         await in_thread(self.leases.release_plan)
         if not isinstance(self._initial_leaf, Current):
             await in_thread(self._restore_leaf, self._initial_leaf)

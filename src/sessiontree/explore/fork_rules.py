@@ -423,7 +423,7 @@ def parse_opinion(text: str) -> tuple[float, str] | None:
 def _write_usage(lane: Lane, answer: Assistant) -> None:
     """Append a judge's usage to the session, where its format has entries for that."""
     branch = lane.branch
-    if answer.usage is not None and "usage" in branch.session.dialect.bookkeeping:
+    if answer.usage is not None and "usage" in branch.session.dialect.traits.bookkeeping:
         usage = msgspec.to_builtins(answer.usage)
         fields = {"kind": "judge", "provider": answer.provider, "model": answer.model, "usage": usage}
         branch.append({"type": "usage", **fields})

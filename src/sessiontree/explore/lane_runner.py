@@ -12,7 +12,8 @@ from sessiontree.agent.limits import Limits, RunUsage
 from sessiontree.agent.live_context import live_context_of
 from sessiontree.agent.loop import Run, is_answered
 from sessiontree.agent.loop import run as run_agent
-from sessiontree.agent.pending import Decision, open_calls
+from sessiontree.agent.tool_calls import PendingDecision, open_calls
+from sessiontree.agent.tool_output import spill_target
 from sessiontree.agent.tools.base import ToolContext
 from sessiontree.agent.workspace import Workspace
 from sessiontree.errors import SessionTreeError
@@ -140,7 +141,7 @@ class LaneRunner:
         exploration, lane = self._exploration, self._lane
         options, bounds = exploration.options, exploration.plan.bounds
         assert lane.model is not None
-        context = await in_thread(self._tool_context, exploration.outputs.folder(exploration.session))
+        context = await in_thread(self._tool_context)
         return run_agent(
             lane.branch,
             prompt,
@@ -160,13 +161,15 @@ class LaneRunner:
             summarizer=options.summarizer,
         )
 
-    def _tool_context(self, outputs: str) -> ToolContext:
+    def _tool_context(self) -> ToolContext:
         exploration, lane = self._exploration, self._lane
+        outputs = spill_target(exploration.session)
+        readable = (outputs,) if isinstance(outputs, str) else ()
         unguarded = (lane.worktree.path,) if lane.worktree is not None else ()
-        workspace = Workspace(exploration.folder(lane), guarded=(home(),), readable=(outputs,), unguarded=unguarded)
+        workspace = Workspace(exploration.folder(lane), guarded=(home(),), readable=readable, unguarded=unguarded)
         return ToolContext(workspace, outputs=outputs)
 
-    def _pending_decision(self) -> Decision | None:
+    def _pending_decision(self) -> PendingDecision | None:
         """What happens to calls without a result. Sub-agents continue: that repeats nothing."""
         pending = self._exploration.options.pending
         if pending != "skip":

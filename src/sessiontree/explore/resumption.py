@@ -15,8 +15,8 @@ import msgspec
 from sessiontree.agent.async_bridge import in_background, in_thread, uncancelled
 from sessiontree.agent.limits import RunUsage
 from sessiontree.agent.loop import overhead_tokens, tool_definitions
-from sessiontree.agent.pending import PendingCall, open_calls, result_without_running
-from sessiontree.agent.result_messages import result_message
+from sessiontree.agent.tool_calls import PendingCall, open_calls, result_without_running
+from sessiontree.agent.tool_output import result_message
 from sessiontree.core.entries import MessageEntry
 from sessiontree.errors import SessionTreeError, UsageError
 from sessiontree.explore.budget import Budget

@@ -18,9 +18,8 @@ from sessiontree.agent.approval import Approver
 from sessiontree.agent.async_bridge import in_background, in_thread, uncancelled
 from sessiontree.agent.events import Event
 from sessiontree.agent.loop import Prompt, Run
-from sessiontree.agent.pending import Decision, open_calls
-from sessiontree.agent.tools.base import Tool
-from sessiontree.agent.tools.registry import Tools
+from sessiontree.agent.tool_calls import PendingDecision, open_calls
+from sessiontree.agent.tools.base import Tool, Tools
 from sessiontree.compaction import Summarizer
 from sessiontree.errors import UsageError
 from sessiontree.explore.exploration import Exploration, text_of_prompt
@@ -94,7 +93,7 @@ class ExploreOptions(Struct, frozen=True, kw_only=True):
     hooks: Sequence[LaneHook] | None = None
     """Default: lanes can send each other messages."""
     summarizer: Summarizer | None = None
-    pending: Decision | None = "skip"
+    pending: PendingDecision | None = "skip"
     """What happens to calls that an earlier run left without a result: `skip` answers them with what is known, and
     sub-agents continue; `run` runs them again; None ends such lanes as `pending`."""
     lease_seconds: float = LEASE_SECONDS
@@ -175,7 +174,7 @@ def add_rules(hooks: Sequence[LaneHook] | None, rules: ForkRules) -> list[LaneHo
 
 def check_can_explore(session: Session) -> None:
     """Refuse sessions whose format cannot hold the records of lanes."""
-    if not session.dialect.one_line_per_entry:
+    if not session.dialect.traits.one_line_per_entry:
         raise UsageError(
             f"{session.location}: {session.dialect.name} sessions cannot hold lanes; explore a copy made with "
             "`sessiontree fork --to native`"

@@ -145,7 +145,7 @@ class ExplorationLog:
         """Read the entries written since the last call."""
         with self._lock:
             journal = self._session.journal
-            ignored = self._session.dialect.bookkeeping | {"leaf"}
+            ignored = self._session.dialect.traits.passive_types
             until = len(journal.tree.ids)
             for node in range(self._read, until):
                 id, kind = journal.tree.ids[node], journal.types[node]

@@ -25,9 +25,8 @@ from sessiontree.agent.async_bridge import in_thread, uncancelled
 from sessiontree.agent.events import AgentEnd, ApprovalAsked, Event, Persisted, ToolEnd, ToolStart, ends_request
 from sessiontree.agent.limits import GateRequest, Limits, RunUsage, Ticket
 from sessiontree.agent.loop import Run, run
-from sessiontree.agent.pending import open_calls
-from sessiontree.agent.tools.base import ArgumentsError, Plan, StructTool, ToolContext, ToolOutput, short
-from sessiontree.agent.tools.registry import Tools
+from sessiontree.agent.tool_calls import open_calls
+from sessiontree.agent.tools.base import ArgumentsError, Plan, StructTool, ToolContext, ToolOutput, Tools, short
 from sessiontree.core.entries import MessageEntry
 from sessiontree.core.jsonio import JsonObject
 from sessiontree.core.messages import Assistant, ToolCall, message_text, text_of, tool_calls
@@ -49,8 +48,6 @@ from sessiontree.session.session import Branch, Session
 MAX_TEXT = 20_000
 """Characters of a sub-agent's last message that the caller sees."""
 _MAX_LINE = 160
-_RESETTING = frozenset({"native", "omp"})
-"""Dialects whose contexts start empty after a reset boundary."""
 _SUMMARY_ARGUMENTS = ("command", "path", "pattern", "description")
 """Arguments that summarize a call."""
 _ROLE = (
@@ -218,8 +215,7 @@ class TaskTool(StructTool[TaskArguments]):
     def _begin(self, arguments: TaskArguments, call: str, caller: Run, model: Model) -> _SubAgent:
         """Start a sub-agent, or continue the one of an earlier run of the same call. Blocking."""
         session = caller.session
-        resets = session.dialect.name in _RESETTING
-        if not resets or arguments.mode == "session":
+        if not session.dialect.client.applies_resets or arguments.mode == "session":
             return self._begin_session(arguments, call, caller, model)
         answer = _entry_with_call(session, caller.leaf, call)
         earlier = _find_on_branch(session, answer, call)
@@ -410,7 +406,7 @@ def _continued(session: Session, start: str, *, is_linked: bool = False) -> _Sub
 def _last_descendant(session: Session, top: str) -> str:
     """The last descendant of an entry in file order, except those on branches of nested sub-agents."""
     tree, types = session.journal.tree, session.journal.types
-    ignored = session.dialect.bookkeeping | {"leaf"}
+    ignored = session.dialect.traits.passive_types
     first = last = tree.node_of[top]
     descendants = {first}
     for node in range(first + 1, len(types)):

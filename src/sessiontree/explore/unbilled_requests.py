@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree.agent.limits import RunUsage
-from sessiontree.agent.pending import open_calls
+from sessiontree.agent.tool_calls import open_calls
 from sessiontree.compaction import MEASURED
 from sessiontree.compaction.token_estimate import estimated_size
 from sessiontree.core.messages import Assistant, Usage

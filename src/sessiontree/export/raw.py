@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from sessiontree.core.entries import ConfigChange, Entry, Label, SessionInfo
-from sessiontree.core.jsonio import UNKNOWN_TAG, render_json
+from sessiontree.core.jsonio import native_fields, render_json
 from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.export.source import Source
 from sessiontree.session.reader import Reader
@@ -69,17 +69,8 @@ def _described(entry: Entry, source: Source, *, active: bool, strand: int | None
         "label": source.labels.get(entry.id),
         "active": active,
         "strand": strand,
-        "entry": _restore_unknown(msgspec.to_builtins(entry)),
+        "entry": native_fields(entry),
     }
-
-
-def _restore_unknown(value: Any) -> Any:
-    """Built-in values; unknown types are replaced by their original fields."""
-    if isinstance(value, dict):
-        if value.get("type") == UNKNOWN_TAG or value.get("role") == UNKNOWN_TAG:
-            return value.get("fields")
-        return {name: _restore_unknown(inner) for name, inner in value.items()}
-    return [_restore_unknown(inner) for inner in value] if isinstance(value, list) else value
 
 
 # Raw lines
@@ -123,9 +114,9 @@ def _lines_of_path(source: Source) -> Iterator[bytes]:
     ids = {journal.tree.ids[node] for node in path}
     parents = _outside_parents(session, path, ids)
     nodes = sorted([*path, *parents])
-    for node, raw in zip(nodes, journal.iter_raw(nodes), strict=True):
+    for node, raw in zip(nodes, journal.iter_lines(nodes), strict=True):
         parent = parents.get(node)
-        yield (raw if parent is None else session.dialect.with_parent(raw, parent)) + b"\n"
+        yield (raw if parent is None else session.dialect.with_ids(raw, parent=parent)) + b"\n"
 
 
 def _outside_parents(session: Reader, path: set[int], ids: set[str]) -> dict[int, str | None]:
@@ -133,7 +124,7 @@ def _outside_parents(session: Reader, path: set[int], ids: set[str]) -> dict[int
 
     A line whose parent is on another branch (a label, a name) gets a parent on the path; nothing else changes.
     """
-    journal, bookkeeping = session.journal, session.dialect.bookkeeping
+    journal, bookkeeping = session.journal, session.dialect.traits.bookkeeping
     outside = [
         node
         for node, kind in enumerate(journal.types)

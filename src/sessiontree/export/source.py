@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 
 from msgspec import Struct
 
-from sessiontree.core.entries import Entry, Fragment, MessageEntry, Problem
+from sessiontree.core.entries import CONVERSATION_TYPES, Entry, Fragment, MessageEntry, Problem
 from sessiontree.core.messages import Assistant, ToolResult
 from sessiontree.core.usage import UsageTotals, total_usage, usage_of
 from sessiontree.export.record_builder import build_records
@@ -19,7 +19,6 @@ from sessiontree.export.records import Record
 from sessiontree.export.strands import Outline, Strand, build_outline
 from sessiontree.secrets.redact import Redactor
 from sessiontree.session.reader import Reader
-from sessiontree.views.graph import SPEAKING
 
 BranchSelection = Literal["active", "all"]
 _STEP = 256
@@ -110,7 +109,7 @@ class Source:
     def first_record(self, strand: Strand) -> Record | None:
         """The first message of a strand if it is among its first entries; else its first record."""
         types = self.session.journal.types
-        nodes = [node for node in strand.nodes if types[node] in SPEAKING][:_FIRST] or strand.nodes[:1]
+        nodes = [node for node in strand.nodes if types[node] in CONVERSATION_TYPES][:_FIRST] or strand.nodes[:1]
         entries = zip(nodes, self._masked(self.session.journal.entries(nodes)), strict=True)
         records = list(build_records(entries, self.labels))
         messages = (record for record in records if record.who in ("user", "assistant", "summary"))

@@ -1,21 +1,24 @@
 """Split a session into strands: the active path first, then every other branch from where it forks.
 
-The dialect decides which entries follow each other (`find_history`). Entries without content or successors (labels,
-usage, settings) do not form a branch: they are placed after their parent.
+The dialect decides which entries the active path has (`find_history`). The other strands are the lanes of the layout,
+as far as they are not on that path. Entries without content or successors (labels, usage, settings) do not form a
+branch: they are placed after their parent.
 """
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from itertools import islice, pairwise
 
 from msgspec import Struct
 
+from sessiontree.branches.session_layout import find_layout
+from sessiontree.core.layout import NO_NODE
 from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.session.reader import Reader
-from sessiontree.views.graph import SPEAKING
 
 _MAX_HISTORIES = 64
-"""Branches whose history the dialect computes, each by a walk to the root. The others use the parents in the file."""
+"""Branches whose history the dialect computes to find their metadata lines, each by a walk to the root."""
 
 
 class Strand(Struct):
@@ -38,47 +41,11 @@ class Outline(Struct, frozen=True):
 def build_outline(session: Reader) -> Outline:
     """Build the strands of a session without reading bodies, unless the dialect needs them."""
     history = _history(session, session.node_of(session.leaf))
-    parents = _conversation_parents(session, history)
-    children: dict[int | None, list[int]] = {}
-    for node in sorted(parents):
-        children.setdefault(parents[node], []).append(node)
-    in_branches = _nodes_in_branches(session, parents)
-
-    first = Strand([], active=True)
-    strands = [first]
-    on_path = set(history)
-    pending: list[tuple[int, int | None]] = []
-
-    def follow(strand: Strand, run: list[int]) -> None:
-        """Append a run of entries to a strand, and collect the branches that fork from it.
-
-        Entries that do not form a branch are placed after their parent.
-        """
-        after = dict(pairwise(run))
-        for node in run:
-            strand.nodes.append(node)
-            for child in children.get(node, ()):
-                if child == after.get(node) or child in on_path:
-                    continue
-                if child in in_branches:
-                    pending.append((child, node))
-                else:
-                    strand.nodes += _below(child, children)
-
-    follow(first, history)
-    roots = [root for root in children.get(None, []) if root not in on_path]
-    pending += [(root, None) for root in roots]
-    while pending:
-        start, fork = pending.pop(0)
-        run = [start]
-        while True:
-            below = [child for child in children.get(run[-1], ()) if child in in_branches and child not in on_path]
-            if not below:
-                break
-            run.append(below[-1])
-        strand = Strand([], fork)
-        strands.append(strand)
-        follow(strand, run)
+    strands = [Strand(history, active=True), *_find_branches(session, set(history))]
+    following = _find_following(session, strands)
+    strands += [Strand([root]) for root in following.get(None, ())]
+    for strand in strands:
+        strand.nodes = _with_following(strand.nodes, following)
     placed = {node for strand in strands for node in strand.nodes}
     return Outline(strands, [node for node in range(len(session)) if node not in placed])
 
@@ -87,50 +54,67 @@ def _history(session: Reader, leaf: int | None) -> list[int]:
     return session.dialect.find_history(session.journal, leaf, session.read_options)
 
 
-def _conversation_parents(session: Reader, history: list[int]) -> dict[int, int | None]:
-    """The predecessor of each entry: by the dialect's history, else its parent in the file."""
-    tree = session.journal.tree
-    parents: dict[int, int | None] = {}
-
-    def link(nodes: list[int]) -> None:
-        before: int | None = None
-        for node in nodes:
-            parents.setdefault(node, before)
-            before = node
-
-    link(history)
-    histories = 0
-    for leaf in session.leaves():
-        node = tree.node_of[leaf]
-        if node not in parents:
-            histories += 1
-            if histories > _MAX_HISTORIES:
-                break
-            link(_history(session, node))
-    shadowed = session.shadowed
-    for node, id in enumerate(tree.ids):
-        if node not in parents and not is_metadata_id(id) and node not in shadowed:
-            parents[node] = tree.parent(node)
-    return parents
-
-
-def _nodes_in_branches(session: Reader, parents: dict[int, int | None]) -> set[int]:
-    """Entries that form branches: those with content, and their ancestors."""
-    types = session.journal.types
-    found: set[int] = set()
-    for node in parents:
-        at: int | None = node
-        if types[node] in SPEAKING:
-            while at is not None and at not in found:
-                found.add(at)
-                at = parents.get(at)
+def _find_branches(session: Reader, on_path: set[int]) -> list[Strand]:
+    """The parts of lanes that are not on the active path, in the order in which they start."""
+    layout, tree, shadowed = find_layout(session, {}), session.journal.tree, session.shadowed
+    parents = tree.parents()
+    found: list[Strand] = []
+    current: dict[int, Strand] = {}
+    """By lane: the strand that its next entry continues."""
+    used = set(on_path)
+    for node in layout.rows():
+        lane = layout.lanes[node]
+        if node in on_path:
+            current.pop(lane, None)
+        elif node not in shadowed:
+            run = [node]
+            above = parents[node]
+            while above is not None and not layout.placed[above] and above not in used:
+                run.append(above)  # a setting between two messages of the branch
+                above = parents[above]
+            if lane not in current:
+                fork = above if above is not None else layout.before[node]  # a compaction may be a root in the file
+                current[lane] = Strand([], None if fork == NO_NODE else fork)
+                found.append(current[lane])
+            current[lane].nodes += reversed(run)
+            used.update(run)
     return found
 
 
-def _below(node: int, children: dict[int | None, list[int]]) -> list[int]:
-    """An entry and all of its descendants."""
-    found, pending = [], [node]
+def _find_following(session: Reader, strands: Sequence[Strand]) -> dict[int | None, list[int]]:
+    """Entries that are in no strand yet, by the entry they are placed after."""
+    tree, shadowed = session.journal.tree, session.shadowed
+    placed = {node for strand in strands for node in strand.nodes}
+    following: dict[int | None, list[int]] = {}
+    for node, (id, parent) in enumerate(zip(tree.ids, tree.parents(), strict=True)):
+        if node not in placed and node not in shadowed and not is_metadata_id(id):
+            following.setdefault(parent, []).append(node)
+    for before, node in _iter_metadata(session, strands[0].nodes):
+        if node in placed:
+            continue
+        placed.add(node)
+        following.setdefault(before, []).append(node)
+    return following
+
+
+def _iter_metadata(session: Reader, active: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Metadata lines that are part of a branch, each with the entry before it."""
+    if session.dialect.traits.one_line_per_entry:
+        return
+    ids, known = session.journal.tree.ids, set(active)
+    # Most leaves of a transcript with parallel calls are results, which the history of another leaf includes.
+    leaves = (leaf for leaf in map(session.node_of, session.leaves()) if leaf is not None and leaf not in known)
+    for leaf in islice(leaves, _MAX_HISTORIES):
+        history = _history(session, leaf)
+        known.update(history)
+        yield from ((before, node) for before, node in pairwise(history) if is_metadata_id(ids[node]))
+
+
+def _with_following(nodes: Sequence[int], following: dict[int | None, list[int]]) -> list[int]:
+    """Insert entries after those they follow."""
+    found: list[int] = []
+    pending = list(reversed(nodes))
     while pending:
         found.append(pending.pop())
-        pending += reversed(children.get(found[-1], ()))
+        pending += reversed(following.get(found[-1], ()))
     return found

@@ -16,6 +16,10 @@ QUIET: tuple[str, ...] = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonito
 if os.name != "nt":  # otherwise git silently skips files whose names are only a problem on Windows
     QUIET += ("-c", "core.protectNTFS=false")
 
+# Settings that make git run programs even when it only reads.
+_RUNNING_SETTINGS = (
+    r"^(core\.(fsmonitor|pager|attributesfile)|diff\..*|filter\..*|pager\..*|include.*|extensions\.worktreeconfig)$"
+)
 _TIMEOUT = 120.0
 # Set by git while a hook runs. They would make git work on the repository of the hook instead of the given folder.
 _LOCATION_VARIABLES = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX"})
@@ -36,6 +40,14 @@ def query(folder: str, *arguments: str) -> str:
     except FileNotFoundError:
         return ""
     return os.fsdecode(done.stdout).strip("\n") if done.returncode == 0 else ""
+
+
+def runs_programs(folder: str) -> bool:
+    """Whether the settings of a repository make git run programs even when it only reads, as filters do.
+
+    A repository that was unpacked rather than cloned contains settings of the person who packed it.
+    """
+    return bool(query(folder, "config", "--local", "--name-only", "--get-regexp", _RUNNING_SETTINGS))
 
 
 def output(folder: str, *arguments: str, data: bytes = b"", index: str | None = None) -> bytes:

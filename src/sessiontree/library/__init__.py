@@ -1,9 +1,12 @@
 """The session library: all sessions on this machine, listed, grouped into threads, and aggregated.
 
     roots           the folders where each agent keeps sessions
-    scan            the session files below them
+    scan            the files below them that may contain sessions
+    scanner         one scan: what did not change from the cache, the rest read
+    snapshot        what is known, for any thread, and changes from a background scan
+    session_store   a listed session as a store of its lines
     summary         a session as a listing shows it
-    summary_reader  head and tail of a file -> a summary, and the state to continue from
+    summary_reader  head and tail of a session -> a summary, and the state to continue from
     partial_reader  the lines that were read: prompts in them, and which of them to keep
     counts          messages, branches and usage
     session_stats   usage and activity of one whole file, with keys that its copies share

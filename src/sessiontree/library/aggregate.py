@@ -20,9 +20,10 @@ from msgspec import Struct
 from sessiontree.dialects.contract import AS_CLIENT
 from sessiontree.errors import SessionTreeError
 from sessiontree.library.cache import Cache, Stamp, StatsPart
-from sessiontree.library.library import Library, Progress
+from sessiontree.library.library import Library
 from sessiontree.library.projects import Project, Projects
 from sessiontree.library.roots import dialect_named
+from sessiontree.library.scanner import Progress
 from sessiontree.library.session_stats import (
     KEY,
     Bucket,
@@ -37,10 +38,10 @@ from sessiontree.library.session_stats import (
     read_stats,
     sum_up,
 )
+from sessiontree.library.session_store import open_store
 from sessiontree.library.summary import Summary
 from sessiontree.session.journal import Journal
 from sessiontree.session.reader import Reader
-from sessiontree.stores.file import FileStore
 
 By: TypeAlias = Literal["day", "model", "project", "agent", "session"]
 T = TypeVar("T")
@@ -49,6 +50,10 @@ _ItemT = TypeVar("_ItemT", Response, Call, Result)
 _encode = msgspec.msgpack.Encoder().encode
 _decode_totals = msgspec.msgpack.Decoder(Totals).decode
 _decode_details = msgspec.msgpack.Decoder(Details).decode
+
+
+_UNSTORED: Stamp = (-1, -1, -1)
+"""The stamp of a session that is not in the cache, because nothing about it may be stored."""
 
 
 class Group(Struct):
@@ -107,8 +112,8 @@ def select_sessions(
     """
     found = library.sessions(agent=agent, project=project, include_subagents=True)
     kept = [summary for summary in found if since is None or max(summary.recency, summary.modified) >= since]
-    depths = {member.summary.path: member.depth for member in library.thread(kept)}
-    return sorted(kept, key=lambda summary: (summary.created or summary.recency, depths[summary.path], summary.path))
+    depths = {member.summary.ref: member.depth for member in library.thread(kept)}
+    return sorted(kept, key=lambda summary: (summary.created or summary.recency, depths[summary.ref], summary.ref))
 
 
 def build_statistics(
@@ -134,7 +139,7 @@ def build_statistics(
         for (summary, details), own in zip(stats, kept, strict=True):
             repeated += len(details.responses) - len(own.responses)
             aggregator.add(summary, *sum_up(_since(own, since)))
-    gaps = [gap for summary in sessions if (gap := reader.gaps.get(summary.path)) is not None]
+    gaps = [gap for summary in sessions if (gap := reader.gaps.get(summary.ref)) is not None]
     total = Group("", aggregator.total, aggregator.sessions)
     return Statistics(
         by, aggregator.ordered(), total, aggregator.busiest(), gaps, repeated, reader.read, reader.bytes_read
@@ -165,6 +170,8 @@ class _StatsReader:
         self._library = library
         self._cache: Cache = library.cache
         self._stamps: dict[str, Stamp | None] = {}
+        self._unstored: dict[str, FileStats] = {}
+        """Statistics of sessions that may not be cached."""
         self.gaps: dict[str, Gap] = {}
         self.read = self.bytes_read = 0
 
@@ -174,7 +181,7 @@ class _StatsReader:
     def totals(self, summary: Summary) -> Totals | None:
         totals = self._part(summary, "facts", _decode_totals, lambda stats: stats.totals)
         if totals is not None and totals.damage is not None:
-            self.gaps[summary.path] = Gap(summary.path, totals.damage)
+            self.gaps[summary.ref] = Gap(summary.ref, totals.damage)
         return totals
 
     def details(self, summary: Summary) -> Details | None:
@@ -187,28 +194,31 @@ class _StatsReader:
         stamp = self._stamp(summary)
         if stamp is None:
             return None
-        raw = self._cache.find_stats_part(name, summary.path, stamp)
+        raw = self._cache.find_stats_part(name, summary.ref, stamp)
         if raw is not None:
             try:
                 return decode(raw)
             except (msgspec.MsgspecError, UnicodeDecodeError):
                 pass  # damaged cache entry: the file is read again
-        stats = self._read(summary, stamp)
+        stats = self._unstored.get(summary.ref) or self._read(summary, stamp)
         return None if stats is None else choose(stats)
 
     def _stamp(self, summary: Summary) -> Stamp | None:
-        """The file's stamp at first access: all parts have to be of that version."""
-        if summary.path not in self._stamps:
+        """The session's stamp at first access: all parts have to be of that version."""
+        if summary.ref not in self._stamps:
+            if not summary.is_line_file:
+                self._stamps[summary.ref] = self._cache.find_stamp(summary.ref) or _UNSTORED
+                return self._stamps[summary.ref]
             try:
-                found = os.stat(summary.path, follow_symlinks=False)
-                self._stamps[summary.path] = (found.st_size, found.st_mtime_ns, found.st_ino)
+                found = os.stat(summary.ref, follow_symlinks=False)
+                self._stamps[summary.ref] = (found.st_size, found.st_mtime_ns, found.st_ino)
             except OSError as error:
                 self._record_gap(summary, error.strerror or str(error))
-        return self._stamps[summary.path]
+        return self._stamps[summary.ref]
 
     def _read(self, summary: Summary, stamp: Stamp) -> FileStats | None:
         try:
-            reader = Reader(Journal(FileStore(summary.path), dialect_named(summary.agent)), AS_CLIENT)
+            reader = Reader(Journal(open_store(summary), dialect_named(summary.agent)), AS_CLIENT)
             stats = read_stats(reader, summary.created or summary.recency)
         except (SessionTreeError, OSError) as error:
             self._record_gap(summary, str(error))
@@ -216,18 +226,20 @@ class _StatsReader:
         size = reader.journal.size
         self.read += 1
         self.bytes_read += size
-        if size == stamp[0]:  # else the file is being written, and is read again next time
+        if stamp is _UNSTORED:
+            self._unstored[summary.ref] = stats
+        elif size == stamp[0] or not summary.is_line_file:  # else the file is being written: it is read again next time
             self._store(summary, stamp, stats)
         return stats
 
     def _store(self, summary: Summary, stamp: Stamp, stats: FileStats) -> None:
-        self._cache.store_stats(summary.path, stamp, stats.keys, _encode(stats.totals), _encode(stats.details))
-        if self._cache.lacks_exact(summary.path, stamp[0]):
-            self._library.store_exact(summary.path, stamp[0], stats.counted)
+        self._cache.store_stats(summary.ref, stamp, stats.keys, _encode(stats.totals), _encode(stats.details))
+        if self._cache.lacks_exact(summary.ref, stamp[0]):
+            self._library.store_exact(summary.ref, stamp[0], stats.counted)
 
     def _record_gap(self, summary: Summary, reason: str) -> None:
-        self._stamps[summary.path] = None
-        self.gaps[summary.path] = Gap(summary.path, None, reason)
+        self._stamps[summary.ref] = None
+        self.gaps[summary.ref] = Gap(summary.ref, None, reason)
 
 
 def _group_sharing(
@@ -342,7 +354,7 @@ class _Aggregator:
             case "agent":
                 return summary.agent
             case "session":
-                return summary.path
+                return summary.ref
             case "project":
                 return self._folders.of(summary)
             case _:
@@ -370,15 +382,15 @@ class _ProjectFolders:
 
     def __init__(self, library: Library) -> None:
         self._projects: Projects = library.projects
-        self._parents = {summary.path: summary for summary in library.everything() if summary.kind == "session"}
+        self._parents = {summary.ref: summary for summary in library.everything() if summary.kind == "session"}
         self._known: list[Project] = []
         self._folders: dict[str, str] = {}
 
     def of(self, summary: Summary) -> str:
-        if summary.path not in self._folders:
+        if summary.ref not in self._folders:
             parent = self._parents.get(summary.parent) if summary.parent else None
-            self._folders[summary.path] = self._find(parent or summary)
-        return self._folders[summary.path]
+            self._folders[summary.ref] = self._find(parent or summary)
+        return self._folders[summary.ref]
 
     def _find(self, summary: Summary) -> str:
         if not summary.cwd:

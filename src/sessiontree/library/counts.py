@@ -8,14 +8,14 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree.branches.tips import count_tips
-from sessiontree.core.entries import Entry, MessageEntry
+from sessiontree.core.entries import ENTRY_TYPES, Entry, MessageEntry
 from sessiontree.core.messages import Assistant, Usage, User
 from sessiontree.core.usage import UsageTotals, total_usage
 from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.session.journal import Journal
 from sessiontree.session.reader import Reader
 
-USAGE_TYPES = frozenset({"message", "compaction", "branch_summary", "usage"})
+USAGE_TYPES = frozenset(kind for kind, cls in ENTRY_TYPES.items() if {"message", "usage"} & {*cls.__struct_fields__})
 """Types of entries that may report usage."""
 _SYNTHETIC = "<synthetic>"
 
@@ -46,7 +46,7 @@ def count(reader: Reader) -> Counted:
 
 
 def count_entries(reader: Reader, used: Sequence[Entry]) -> Counted:
-    """Count with the given entries that report usage (see `has_usage`), in file order."""
+    """Count with the given entries that report usage, in file order."""
     journal = reader.journal
     nodes = range(len(journal))
     return Counted(
@@ -110,7 +110,7 @@ def _added_branches(tip: str | None, journal: Journal, first: int) -> tuple[int,
     begin a branch. There the number is exact only if each line is a child of the one before.
     """
     tree, types = journal.tree, journal.types
-    bookkeeping = journal.dialect.bookkeeping | {"leaf"}
+    bookkeeping = journal.dialect.traits.passive_types
     added = [
         node
         for node in range(first, len(types))
@@ -128,7 +128,7 @@ def _added_branches(tip: str | None, journal: Journal, first: int) -> tuple[int,
         continues_tip = continues_tip or (named is not None and named == tip)
         if named is not None and named != tip:
             with_other_parent.append(node)
-    if journal.dialect.one_line_per_entry:
+    if journal.dialect.traits.one_line_per_entry:
         return sum(node not in inner for node in added) - continues_tip, not with_other_parent
     is_chain = [tree.parent(node) for node in added[1:]] == added[:-1]
     return sum(map(_is_prompt, journal.entries(with_other_parent))), is_chain and (continues_tip or not added)
@@ -155,16 +155,12 @@ def _added_usage(before: Counted, used: Sequence[Entry]) -> UsageTotals:
     )
 
 
-def has_usage(raw: bytes) -> bool:
-    """Whether a line may report usage; others need not be decoded."""
-    return b'"usage"' in raw
-
-
 def _iter_usage_entries(journal: Journal, nodes: Sequence[int]) -> Iterator[Entry]:
     """Entries that report usage, in file order; others are not decoded."""
+    mark = journal.dialect.traits.marks.usage
     with_usage = [node for node in nodes if journal.types[node] in USAGE_TYPES]
     for node, raw in zip(with_usage, journal.iter_raw(with_usage), strict=True):
-        if has_usage(raw):
+        if mark in raw:
             entry = journal.dialect.parse(raw)
             yield entry if entry.id else msgspec.structs.replace(entry, id=journal.tree.ids[node])
 
@@ -191,7 +187,7 @@ def _seed(used: Sequence[Entry]) -> LastResponse | None:
 
 
 def _tip(journal: Journal, nodes: Sequence[int]) -> str | None:
-    bookkeeping = journal.dialect.bookkeeping | {"leaf"}
+    bookkeeping = journal.dialect.traits.passive_types
     for node in reversed(nodes):
         id = journal.tree.ids[node]
         if journal.types[node] not in bookkeeping and not is_metadata_id(id):

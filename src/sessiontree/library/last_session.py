@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
 from sessiontree import paths
+from sessiontree.dialects.contract import Dialect
 
 _FOLDER = "terminal-sessions"
 _LARGEST = 16 * 1024
@@ -40,15 +41,19 @@ class LastSession(Struct, frozen=True):
 
 def terminal_id(environment: Mapping[str, str] | None = None) -> str | None:
     """Name of this terminal: its device, else its own variable. None without a terminal."""
+    return _terminal_name(environment, _safe)
+
+
+def _terminal_name(environment: Mapping[str, str] | None, as_file_name: Callable[[str], str]) -> str | None:
     environment = os.environ if environment is None else environment
     device = _device()
     if device is not None:
-        return _safe(device.removeprefix("/dev/"))
+        return as_file_name(device.removeprefix("/dev/"))
     for variable, prefix in _VARIABLES.items():
         value = environment.get(variable)
         if value:
             session = environment.get("ZELLIJ_SESSION_NAME", "") if prefix == "zellij" else ""
-            return _safe("-".join(filter(None, (prefix, session, value))))
+            return as_file_name("-".join(filter(None, (prefix, session, value))))
     return None
 
 
@@ -97,18 +102,40 @@ def _record_project(home: str, where: str) -> None:
 
 
 def find_last_session(home: str | None = None, environment: Mapping[str, str] | None = None) -> LastSession | None:
-    """The last session of this terminal, if its file still exists."""
+    """The last session of this terminal, if its file still exists; also one that a client has recorded later."""
     name = terminal_id(environment)
     if name is None:
         return None
+    own = os.path.join(paths.home() if home is None else home, _FOLDER, name)
+    # Clients only replace characters that a path cannot have.
+    raw_name = _terminal_name(environment, lambda text: text.replace("/", "-")) or name
+    theirs = [os.path.join(folder, raw_name) for folder in _client_folders(environment)]
+    found = [entry for entry in map(_read, [own, *theirs]) if entry is not None]
+    return max(found, key=lambda entry: entry[0])[1] if found else None
+
+
+def _client_folders(environment: Mapping[str, str] | None) -> list[str]:
+    from sessiontree import plugins
+
+    folders: list[str] = []
+    for name in plugins.names("dialects"):
+        dialect: Dialect = plugins.load("dialects", name)
+        if dialect.client.records_terminals:
+            roots = dialect.session_roots(os.environ if environment is None else environment)
+            folders += [os.path.join(os.path.dirname(root), _FOLDER) for root in roots]
+    return folders
+
+
+def _read(path: str) -> tuple[float, LastSession] | None:
+    """The time and content of a file, if the session exists."""
     try:
-        with open(os.path.join(paths.home() if home is None else home, _FOLDER, name), "rb") as file:
-            lines = os.fsdecode(file.read(_LARGEST)).splitlines()
+        with open(path, "rb") as file:
+            time, lines = os.fstat(file.fileno()).st_mtime, os.fsdecode(file.read(_LARGEST)).splitlines()
     except OSError:
         return None
     if len(lines) < 2 or "\x00" in lines[1] or not os.path.isfile(lines[1]):
         return None
-    return LastSession(lines[0], lines[1])
+    return time, LastSession(lines[0], lines[1])
 
 
 def _device() -> str | None:

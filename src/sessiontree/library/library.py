@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
+import functools
 import os
-import time
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
-from msgspec import Struct
 
 from sessiontree import paths
 from sessiontree.core.ids import SHORTEST_PREFIX
-from sessiontree.errors import AmbiguousError, NotFoundError
-from sessiontree.library.cache import Cache, Row, cache_path
+from sessiontree.dialects import DEFAULT_DIALECT
+from sessiontree.errors import AmbiguousError, NotFoundError, StoreError
+from sessiontree.library.cache import Cache, cache_path
 from sessiontree.library.projects import Project, Projects
-from sessiontree.library.roots import Root, dialect_named, find_roots
-from sessiontree.library.scan import Found, find_files
+from sessiontree.library.roots import Root, dialect_named, find_roots, is_repository
+from sessiontree.library.scanner import Progress, Scan, Scanner
+from sessiontree.library.snapshot import Snapshot
 from sessiontree.library.summary import Summary
 from sessiontree.library.threads import ThreadMember, build_threads
+from sessiontree.stores.contract import SessionRef
 
 if TYPE_CHECKING:  # imported only if a file has to be read
-    from sessiontree.dialects.contract import SessionFile
     from sessiontree.library.counts import Counted
-    from sessiontree.library.summary_reader import SummaryRead
     from sessiontree.search import Results
 
 Sort: TypeAlias = Literal["recent", "size", "cost", "messages"]
-Progress: TypeAlias = Callable[[int, int], None]
-"""Called with the number of files read, and of all files to read."""
-
-_BATCH = 100
-_DETECT_BYTES = 16 * 1024
 
 _SORTS: dict[Sort, Callable[[Summary], float]] = {
     "recent": lambda summary: summary.recency,
@@ -39,16 +35,6 @@ _SORTS: dict[Sort, Callable[[Summary], float]] = {
     "cost": lambda summary: summary.cost,
     "messages": lambda summary: summary.messages,
 }
-
-
-class Scan(Struct, frozen=True):
-    """Statistics of the last scan."""
-
-    found: int = 0
-    read: int = 0
-    """Files that were new or had changed."""
-    bytes_read: int = 0
-    seconds: float = 0.0
 
 
 class Library:
@@ -63,21 +49,28 @@ class Library:
     ) -> None:
         self.environment = os.environ if environment is None else environment
         self.cache = Cache(cache_path(self.environment))
-        self.home = os.path.abspath(os.fspath(home)) if home is not None else self._own_home()
+        self.home = self._own_home() if home is None else os.fspath(home)
+        is_folder = not is_repository(self.home)
+        if is_folder:
+            self.home = os.path.abspath(self.home)
         self.roots: list[Root] = find_roots(self.environment, roots, self.home, self.cache)
-        self.projects = Projects(self.home)
+        self.projects = Projects(self.home if is_folder else None)
         self.scan = Scan()
         self._progress = progress
-        self._cwd_records: dict[str, Mapping[str, str]] = {}
         self._all: list[Summary] | None = None
+        self._scan_lock = threading.Lock()
+        self._snapshot = Snapshot(self._load_known, self.refresh)
+        self._is_closed = False
 
     def _own_home(self) -> str:
         """The home folder in the given environment, which may differ from that of this process."""
         if self.environment is os.environ:
             return paths.home()
-        return os.path.dirname(dialect_named("native").session_roots(self.environment)[0])
+        return os.path.dirname(dialect_named(DEFAULT_DIALECT).session_roots(self.environment)[0])
 
     def close(self) -> None:
+        self._is_closed = True  # ends a background scan at its next file
+        self._snapshot.join()
         self.cache.close()
 
     def __enter__(self) -> Library:
@@ -122,20 +115,30 @@ class Library:
             self.refresh()
         return self._all or []
 
-    def find(self, text: str) -> Summary:
-        """Find a session by path, id, prefix of an id (8 characters or more), title, or part of a title."""
+    def find(self, text: str, *, outside: bool = True) -> Summary:
+        """Find a session by path, reference, id, prefix of an id, title, or part of a title.
+
+        A prefix of fewer than 8 characters counts after titles: it may be a word.
+
+        With `outside`, a path may also be that of a file outside of all roots.
+        """
         everything = self.everything()
-        if os.sep in text or text.endswith(".jsonl"):
-            return self._at_path(everything, text)
+        if os.sep in text or text.endswith(".jsonl") or "#" in text:
+            found = self._at_ref(everything, text, outside=outside)
+            if found is not None:
+                return found
+        by_prefix = [summary for summary in everything if text and summary.id.startswith(text)]
         for candidates in (
             [summary for summary in everything if summary.id == text],
-            [summary for summary in everything if len(text) >= SHORTEST_PREFIX and summary.id.startswith(text)],
+            by_prefix if len(text) >= SHORTEST_PREFIX else [],
             [summary for summary in everything if summary.kind == "session" and summary.title == text],
+            by_prefix if len(by_prefix) == 1 else [],
             [
                 summary
                 for summary in everything
                 if summary.kind == "session" and text and text.lower() in summary.title.lower()
             ],
+            by_prefix,
         ):
             if len(candidates) == 1:
                 return candidates[0]
@@ -144,6 +147,19 @@ class Library:
         raise NotFoundError(
             f"no session matches {text!r} (searched {len(everything)} sessions; use a path, an id prefix or a title)"
         )
+
+    def indexable(self) -> list[Summary]:
+        """Every session that may be indexed in a file."""
+        return [summary for summary in self.everything() if not self.is_volatile(summary)]
+
+    def is_volatile(self, summary: Summary) -> bool:
+        """Whether a session ends with the process, so that nothing about it may be stored in a file."""
+        return not summary.is_file and summary.ref.startswith(self._volatile)
+
+    @functools.cached_property
+    def _volatile(self) -> tuple[str, ...]:
+        folders = [root.folder for root in self.roots if root.is_repository]
+        return tuple(f"{folder}/" for folder in folders if _is_volatile(folder))
 
     def newest(self, cwd: str | os.PathLike[str]) -> Summary | None:
         """The most recent session in the project of a folder, never of another project.
@@ -174,84 +190,27 @@ class Library:
 
     # Scanning
 
+    def snapshot(self) -> Snapshot:
+        """What is known without looking at the disk, for any thread; its `follow` scans in the background."""
+        return self._snapshot
+
     def refresh(self) -> None:
         """Scan the disk: read files that are new or have changed, take the rest from the cache."""
-        start = time.perf_counter()
-        files = find_files(self.roots)
-        rows = self.cache.rows(root.folder for root in self.roots)
-        agents = {root: ",".join(root.agents) for root in self.roots}
-        known: list[Summary] = []
-        changed: list[tuple[Found, Row | None]] = []
-        for file in files:
-            row = rows.pop(file.path, None)
-            # Size, time and inode together: an append changes the size, a rewrite in place the time, a replacement the
-            # inode. None of them is enough alone, and comparing content would mean reading every file.
-            if row is None or row.modified != file.modified or row.size != file.size or row.inode != file.inode:
-                changed.append((file, row))
-            elif row.agents == agents[file.root] and (summary := row.summary) is not None:
-                known.append(summary)
-            # A damaged row, or one that was read by other agents' rules, is read again. What is left are empty rows:
-            # files that are not sessions.
-            elif row.raw or row.agents != agents[file.root]:
-                changed.append((file, None))
-        bytes_read, read = self._read(changed, known)
-        if rows:  # rows that are left belong to deleted files
-            self.cache.forget(rows)
-        self._all = _drop_missing_parents(known)
-        self.scan = Scan(len(known), read, bytes_read, time.perf_counter() - start)
+        with self._scan_lock:  # one scan at a time: the next one reads what changed meanwhile
+            scanner = Scanner(self.roots, self.cache, self.projects)
+            self.scan = scanner.run(self._report_progress, self._snapshot.report)
+            self._all = _drop_missing_parents(scanner.found)
+            self._snapshot.settle(self._all)
 
-    def _read(self, changed: Sequence[tuple[Found, Row | None]], known: list[Summary]) -> tuple[int, int]:
-        """Read new and changed files; returns the number of bytes and of sessions."""
-        bytes_read = read = 0
-        for start in range(0, len(changed), _BATCH):
-            reads: list[tuple[SummaryRead, int, int, str]] = []
-            others: list[tuple[str, int, int, int, str]] = []
-            for at, (file, row) in enumerate(changed[start : start + _BATCH], start):
-                if self._progress is not None:
-                    self._progress(at, len(changed))
-                agents = ",".join(file.root.agents)
-                kind = dialect_named(file.root.agents[0]).classify_file(file.root.folder, file.relative)
-                if kind is None:
-                    others.append((file.path, file.size, file.modified, file.inode, agents))
-                    continue
-                seen = self._read_file(file, kind, row)
-                bytes_read += seen.bytes_read
-                reads.append((seen, file.modified, file.inode, agents))
-                known.append(seen.summary)
-            read += len(reads)
-            if reads:
-                self.cache.store(reads)
-            if others:
-                self.cache.store_non_sessions(others)
-            self.projects.record(dict.fromkeys(read.summary.cwd for read, *_ in reads))
-        if changed and self._progress is not None:
-            self._progress(len(changed), len(changed))
-        return bytes_read, read
+    def _report_progress(self, done: int, total: int) -> None:
+        if self._is_closed:
+            raise StoreError("the library was closed during a scan")
+        if self._progress is not None:
+            self._progress(done, total)
 
-    def _read_file(self, file: Found, kind: SessionFile, row: Row | None) -> SummaryRead:
-        from sessiontree.library.summary_reader import read_ends, read_growth
-
-        before = row.summary if row is not None else None
-        seen: SummaryRead | None = None
-        if row is not None and before is not None and row.inode == file.inode and before.size < file.size:
-            state = self.cache.find_state(file.path) if before.agent in file.root.agents else None
-            if state is not None:
-                seen = read_growth(before, state, file.size, file.modified, kind)
-        if seen is None:
-            seen = read_ends(file.path, _agent_of(file), file.size, modified=file.modified, file=kind)
-        summary = seen.summary
-        if kind.parent is not None:
-            summary = msgspec.structs.replace(summary, parent=os.path.join(file.root.folder, kind.parent))
-        if not summary.cwd:
-            summary = msgspec.structs.replace(summary, cwd=self._find_cwd(file, summary.agent))
-        return msgspec.structs.replace(seen, summary=summary)
-
-    def _find_cwd(self, file: Found, agent: str) -> str:
-        """The working folder from the agent's own records, for a file without one."""
-        root = file.root.folder
-        if root not in self._cwd_records:
-            self._cwd_records[root] = dialect_named(agent).session_cwds(root, _read_small)
-        return self._cwd_records[root].get(os.path.dirname(file.relative), "")
+    def _load_known(self) -> list[Summary]:
+        folders = {root.folder: ",".join(root.agents) for root in self.roots}
+        return _drop_missing_parents(self.cache.summaries(folders))
 
     def _of_project(self, found: Iterable[Summary], project: Project) -> list[Summary]:
         """Sessions of a project with their sub-agents, wherever those worked."""
@@ -262,48 +221,63 @@ class Library:
                 subagents.append(summary)
             elif self.projects.belongs_to(summary.cwd, summary.recency, project):
                 kept.append(summary)
-        paths = {summary.path for summary in kept}
+        paths = {summary.ref for summary in kept}
         return kept + [summary for summary in subagents if summary.parent in paths]
 
-    def _at_path(self, everything: Sequence[Summary], text: str) -> Summary:
-        path = os.path.realpath(text)
-        for summary in everything:
-            if summary.path == path:
-                return summary
-        try:
-            stat = os.stat(path)
-        except OSError as error:
-            raise NotFoundError(f"{text}: {error.strerror or error}") from None
-        return self._read_outside(path, stat)
+    def _at_ref(self, everything: Sequence[Summary], text: str, *, outside: bool) -> Summary | None:
+        """The session with a path or a reference; None for other text."""
+        from sessiontree.session.open import looks_like_path
+        from sessiontree.stores.repositories import find_ref
 
-    def _read_outside(self, path: str, stat: os.stat_result) -> Summary:
+        if not looks_like_path(text):
+            return None  # a title that contains "#"
+        ref = find_ref(text)
+        if not ref.home:
+            ref = msgspec.structs.replace(ref, name=os.path.realpath(ref.name))
+        found = next((summary for summary in everything if summary.ref == str(ref)), None)
+        if found is None and not outside:
+            raise NotFoundError(f"{text}: not the path of a known session")
+        return found or self._read_outside(ref, text)
+
+    def _read_outside(self, ref: SessionRef, text: str) -> Summary:
         """Read a session that is outside of all roots."""
         from sessiontree.library.summary_reader import read_ends
-        from sessiontree.session.open import detect
+        from sessiontree.sources import is_line_file, open_source
+        from sessiontree.sources.detect import detect_source
 
-        agent = detect(_read_small(path, _DETECT_BYTES) or b"", path).name
-        return read_ends(path, agent, stat.st_size, modified=stat.st_mtime_ns).summary
+        if ref.home:
+            return self._read_stored(ref)
+        try:
+            modified = os.stat(ref.name).st_mtime_ns
+        except OSError as error:
+            raise NotFoundError(f"{text}: {error.strerror or error}") from None
+        dialect = detect_source(ref)
+        summary = read_ends(open_source(ref, dialect), dialect.name, modified=modified).summary
+        return msgspec.structs.replace(summary, is_line_file=is_line_file(ref.name, dialect))
+
+    def _read_stored(self, ref: SessionRef) -> Summary:
+        """Read a session of a repository that is not a root."""
+        from sessiontree.library.summary_reader import read_ends
+        from sessiontree.sources.detect import detect_stored
+        from sessiontree.stores.repositories import open_repository
+
+        repository = open_repository(ref.home)
+        stat = next((stat for stat in repository.iter_stats() if stat.ref == ref), None)
+        if stat is None:
+            raise NotFoundError(f"{ref}: no such session")
+        dialect = stat.dialect or detect_stored(ref).name
+        return read_ends(repository.open(ref), dialect, stat.size, modified=stat.changed).summary
 
 
-def _agent_of(file: Found) -> str:
-    """The agent that wrote a file. In a shared root, the dialect that is most certain about the first bytes."""
-    if len(file.root.agents) == 1:
-        return file.root.agents[0]
-    head = _read_small(file.path, _DETECT_BYTES) or b""
-    return max(file.root.agents, key=lambda name: dialect_named(name).recognize(head))
+def _is_volatile(address: str) -> bool:
+    from sessiontree.stores.repositories import open_repository
 
-
-def _read_small(path: str, size: int = 1 << 22) -> bytes | None:
-    try:
-        with open(path, "rb") as file:
-            return file.read(size)
-    except OSError:
-        return None
+    return open_repository(address).is_volatile
 
 
 def _drop_missing_parents(found: list[Summary]) -> list[Summary]:
     """Drop parents that do not exist: some are only derived from an id."""
-    paths = {summary.path for summary in found}
+    paths = {summary.ref for summary in found}
     return [
         summary if summary.parent is None or summary.parent in paths else msgspec.structs.replace(summary, parent=None)
         for summary in found
@@ -312,10 +286,10 @@ def _drop_missing_parents(found: list[Summary]) -> list[Summary]:
 
 def _ambiguous(text: str, candidates: Sequence[Summary]) -> AmbiguousError:
     shown = "\n".join(
-        f"  {summary.id}  {summary.agent:8}{summary.title[:60]}  {summary.path}" for summary in candidates[:20]
+        f"  {summary.id}  {summary.agent:8}{summary.title[:60]}  {summary.ref}" for summary in candidates[:20]
     )
     more = f"\n  and {len(candidates) - 20} more" if len(candidates) > 20 else ""
     return AmbiguousError(
         f"{text!r} matches {len(candidates)} sessions; use a longer id prefix or a path:\n{shown}{more}",
-        tuple(summary.path for summary in candidates),
+        tuple(summary.ref for summary in candidates),
     )

@@ -40,9 +40,9 @@ class PartialJournal(Journal):
                 decoded[node] = self.fields_of(next(self.iter_raw([node])))
         return [decoded[node] for node in nodes]
 
-    def iter_raw(self, nodes: Sequence[int]) -> Iterator[bytes]:
+    def iter_lines(self, nodes: Sequence[int]) -> Iterator[bytes]:
         if len(self._raws) != len(self.types):
-            self._raws = self._split() or list(super().iter_raw(range(len(self.types))))
+            self._raws = self._split() or list(super().iter_lines(range(len(self.types))))
         return iter([self._raws[node] for node in nodes])
 
     def _split(self) -> list[bytes]:
@@ -56,11 +56,11 @@ class PartialJournal(Journal):
 def read_lines(lines: bytes, path: str, agent: str) -> Reader:
     """Open some lines of a session as a reader."""
     dialect: Dialect = dialect_named(agent)
-    start = lines.find(b"\n", lines.find(b"\n") + 1) + 1 if dialect.has_header else 0
+    start = lines.find(b"\n", lines.find(b"\n") + 1) + 1 if dialect.traits.has_header else 0
     store = MemoryStore(lines[:start] if start else lines, path)
     reader = Reader(PartialJournal(store, dialect), AS_CLIENT)
     if start:  # a header is in the first two lines; without one, the lines are decoded in one block
-        store.append(lines[start:])
+        store.append(lines[start:], expected_size=store.size())
         reader.journal.refresh()
     return reader
 
@@ -80,9 +80,10 @@ def last_prompt(journal: Journal, messages: Sequence[int]) -> str | None:
 
 
 def _prompts(journal: Journal, nodes: Sequence[int]) -> Iterator[str]:
+    marks = journal.dialect.traits.marks
     for raw in journal.iter_raw(nodes):
-        if b'"user"' not in raw or b'"tool_result"' in raw:
-            continue  # not decoded: another role, or tool results, which have the user's role
+        if not marks.may_be_prompt(raw):
+            continue
         entry = journal.dialect.parse(raw)
         message = entry.message if isinstance(entry, MessageEntry) else None
         if isinstance(message, User):
@@ -108,8 +109,9 @@ def kept_lines(reader: Reader) -> bytes:
     nodes.update(dict.fromkeys(last_of.values()))
     few = sorted(nodes)
     small = [node for node, raw in zip(few, journal.iter_raw(few), strict=True) if len(raw) <= _LARGEST_KEPT]
+    marks = journal.dialect.traits.marks.prompts
     for at, raw in enumerate(journal.iter_raw(messages[:_MOST_PROMPTS])):
-        if b'"user"' in raw:
+        if any(mark in raw for mark in marks):
             small.append(messages[at])
             if next(_prompts(journal, [messages[at]]), None) is not None:
                 break

@@ -16,6 +16,7 @@ of the agents' own folders are never used: there `/a-b` and `/a/b` share one.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterable
 
@@ -60,10 +61,12 @@ _decode = msgspec.json.Decoder(Project).decode
 
 
 class Projects:
-    """Current and recorded projects of folders."""
+    """Current and recorded projects of folders, for any thread."""
 
-    def __init__(self, home: str) -> None:
-        self._path = os.path.join(home, _FILE)
+    def __init__(self, home: str | None) -> None:
+        """`home` is the folder where they are recorded; None records nothing."""
+        self._lock = threading.RLock()
+        self._path = None if home is None else os.path.join(home, _FILE)
         self._memory: dict[str, list[Project]] | None = None
         self._today: dict[str, Project | None] = {}
 
@@ -98,7 +101,8 @@ class Projects:
 
     def _find_today(self, folder: str) -> Project | None:
         if folder not in self._today:
-            self._today[folder] = self._read_file(folder)
+            with self._lock:
+                self._today[folder] = self._read_file(folder)
         return self._today[folder]
 
     def _read_file(self, folder: str) -> Project | None:
@@ -134,18 +138,21 @@ class Projects:
         return None
 
     def _load_records(self) -> dict[str, list[Project]]:
-        if self._memory is None:
-            self._memory = {}
-            for line in _read_lines(self._path):
-                try:
-                    record = _decode(line)
-                except (msgspec.MsgspecError, UnicodeDecodeError):
-                    continue  # torn by a crash, or of a newer version: it is recorded again
-                self._memory.setdefault(record.cwd, []).append(record)
-        return self._memory
+        with self._lock:
+            if self._memory is None:
+                self._memory = {}
+                for line in _read_lines(self._path) if self._path is not None else ():
+                    try:
+                        record = _decode(line)
+                    except (msgspec.MsgspecError, UnicodeDecodeError):
+                        continue  # torn by a crash, or of a newer version: it is recorded again
+                    self._memory.setdefault(record.cwd, []).append(record)
+            return self._memory
 
     def _remember(self, project: Project) -> None:
         self._load_records().setdefault(project.cwd, []).append(project)
+        if self._path is None:
+            return
         try:
             os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
             descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)

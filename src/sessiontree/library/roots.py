@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree import plugins
+from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,12 +23,15 @@ if TYPE_CHECKING:
 
 
 class Root(Struct, frozen=True):
-    """A folder of sessions (real path) and the agents that may have written there."""
+    """A folder of sessions (real path), or the address of a repository, and the agents that may have written there."""
 
     folder: str
     agents: tuple[str, ...]
     barren: frozenset[str] = frozenset()
     """Names of subfolders that never contain a session."""
+    names: tuple[str, ...] = (".jsonl",)
+    """Ends of the names of files that may contain sessions."""
+    is_repository: bool = False
 
 
 class _DialectRoots(Struct, frozen=True):
@@ -36,6 +40,7 @@ class _DialectRoots(Struct, frozen=True):
     variables: dict[str, str | None]
     folders: dict[str, tuple[str, ...]]
     barren: dict[str, frozenset[str]]
+    names: dict[str, tuple[str, ...]]
 
 
 def dialect_named(name: str) -> Dialect:
@@ -65,20 +70,37 @@ def find_roots(
 
     Two dialects may use the same folder (Pi and oh-my-pi share a variable): then it is one root.
     """
-    if home is not None:
+    if home is not None and is_repository(home):
+        chosen = {DEFAULT_DIALECT: (home,), **(chosen or {})}
+    elif home is not None:
         environment = {**environment, "SESSIONTREE_HOME": home}
     answers = _load_cached(environment, cache) or _ask_dialects(environment, cache)
     agents: dict[str, list[str]] = {}
     for name, own in answers.folders.items():
         for folder in (chosen or {}).get(name) or own:
-            real = os.path.realpath(os.path.expanduser(folder))
+            real = folder if is_repository(folder) else os.path.realpath(os.path.expanduser(folder))
             if name not in agents.setdefault(real, []):
                 agents[real].append(name)
     return [
-        Root(folder, tuple(names), answers.barren[names[0]])
-        for folder, names in agents.items()
-        if os.path.isdir(folder)
+        Root(
+            folder,
+            tuple(owners),
+            answers.barren[owners[0]],
+            tuple(dict.fromkeys(name for owner in owners for name in answers.names[owner])),
+            is_repository(folder),
+        )
+        for folder, owners in agents.items()
+        if is_repository(folder) or os.path.isdir(folder)
     ]
+
+
+def is_repository(folder: str) -> bool:
+    """Whether a root is the address of a repository, such as `memory:team`, rather than a folder."""
+    if ":" not in folder:
+        return False
+    from sessiontree.stores.repositories import is_address  # only an address needs its scheme looked up
+
+    return is_address(folder)
 
 
 def _load_cached(environment: Mapping[str, str], cache: Cache | None) -> _DialectRoots | None:
@@ -96,8 +118,9 @@ def _ask_dialects(environment: Mapping[str, str], cache: Cache | None) -> _Diale
     recording = _RecordingEnvironment(environment)
     dialects = {name: dialect_named(name) for name in plugins.names("dialects")}
     folders = {name: tuple(dialect.session_roots(recording)) for name, dialect in dialects.items()}
-    barren = {name: dialect.skipped_folders for name, dialect in dialects.items()}
-    roots = _DialectRoots(recording.variables, folders, barren)
+    barren = {name: dialect.traits.skipped_folders for name, dialect in dialects.items()}
+    file_names = {name: dialect.traits.session_names for name, dialect in dialects.items()}
+    roots = _DialectRoots(recording.variables, folders, barren, file_names)
     if cache is not None:
         try:
             cache.store_note(_note_name(), msgspec.msgpack.encode(roots))

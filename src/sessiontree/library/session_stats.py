@@ -27,13 +27,14 @@ from hashlib import blake2b
 import msgspec
 from msgspec import Struct
 
-from sessiontree.conversion.tools import FileUse, find_file
+from sessiontree.conversion.tool_mapping import find_file
 from sessiontree.core.context import milliseconds
 from sessiontree.core.entries import Entry, MessageEntry, UsageRecord
 from sessiontree.core.jsonio import parse_json
 from sessiontree.core.messages import Assistant, ToolCall, ToolResult, Usage, tool_calls
 from sessiontree.core.usage import larger_usage, response_key, usage_of, valid_count
 from sessiontree.dialects.passthrough import PASSTHROUGH, passthrough_of
+from sessiontree.dialects.tool_table import FileUse
 from sessiontree.library import counts
 from sessiontree.library.counts import Counted
 from sessiontree.library.summary import replace_surrogates
@@ -52,7 +53,6 @@ _LARGEST = 2**53
 _LONG = 20
 """An id of this length is unique unless it was copied."""
 _PASSTHROUGH_FIELD = f'"{PASSTHROUGH}"'.encode()
-_CALLS_OR_RESULTS = (b'"tool_use"', b'"toolCall"', b'"toolResult"', b'"tool_result"', b'"tool-result"')
 _request = re.compile(rb'"requestId"\s*:\s*"([^"\\]{1,200})"')
 _uuid = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 
@@ -183,6 +183,7 @@ def read_stats(reader: Reader, default_time: int) -> FileStats:
     collector = _StatsCollector(reader.dialect.name, default_time)
     used: list[Entry] = []
     shadowed = reader.shadowed
+    usage_mark = journal.dialect.traits.marks.usage
     for node, raw in _iter_counted(journal):
         entry = journal.dialect.parse(raw)
         keys = _keys_of(entry, raw)
@@ -191,7 +192,7 @@ def read_stats(reader: Reader, default_time: int) -> FileStats:
         collector.add_usage(entry, keys)
         if node not in shadowed:  # a later line with the same id replaces this one
             collector.add_tools(entry, keys)
-        if counts.has_usage(raw):
+        if usage_mark in raw:
             used.append(_without_texts(entry))
     details = collector.details()
     buckets, files = sum_up(details)
@@ -354,8 +355,9 @@ class _StringTable:
 def _iter_counted(journal: Journal) -> Iterator[tuple[int, bytes]]:
     """Entries that may have something to count, with their lines, in file order."""
     nodes = [node for node, kind in enumerate(journal.types) if kind in counts.USAGE_TYPES]
+    marks = journal.dialect.traits.marks
     for node, raw in zip(nodes, journal.iter_raw(nodes), strict=True):
-        if counts.has_usage(raw) or any(mark in raw for mark in _CALLS_OR_RESULTS):
+        if marks.usage in raw or any(mark in raw for mark in marks.tools):
             yield node, raw
 
 

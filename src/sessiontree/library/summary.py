@@ -7,6 +7,8 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from sessiontree.stores.contract import not_a_file
+
 Health: TypeAlias = Literal["ok", "damaged", "empty", "draft"]
 
 WINDOW = 64 * 1024
@@ -24,9 +26,10 @@ _automatic = re.compile(
 class Summary(Struct, frozen=True, gc=False, array_like=True):
     """One session as a listing shows it. Times are milliseconds since 1970."""
 
-    path: str
+    ref: str
+    """The session's reference as text: for a file its path (see `SessionRef`)."""
     agent: str
-    """The dialect of the file."""
+    """The dialect of the session."""
     id: str
     title: str
     """The name, else the first meaningful prompt, shortened; empty if there is none."""
@@ -52,7 +55,7 @@ class Summary(Struct, frozen=True, gc=False, array_like=True):
     health: Health = "ok"
     kind: Literal["session", "subagent"] = "session"
     parent: str | None = None
-    """Of a sub-agent: the path of the session that started it."""
+    """Of a sub-agent: the reference of the session that started it."""
     forked_from: str | None = None
     """The session it was forked from: an id or, in some formats, a path."""
     first_prompt: str = ""
@@ -60,6 +63,17 @@ class Summary(Struct, frozen=True, gc=False, array_like=True):
     git_branch: str | None = None
     dated: bool = False
     """Whether `active` is exact; else a later message may be in the part of the file that was not read."""
+    is_file: bool = True
+    """Whether the session is a file of its own, not one of several in a database or in a repository."""
+    is_line_file: bool = True
+    """Whether that file consists of the session's lines, not of a document or compressed data."""
+
+    @property
+    def path(self) -> str:
+        """The path of the session's file; `UsageError` for a session that is not a file of its own."""
+        if not self.is_file:
+            raise not_a_file(self.ref)
+        return self.ref
 
     @property
     def is_whole(self) -> bool:

@@ -24,9 +24,11 @@ from msgspec import Struct
 from sessiontree.core.context import milliseconds
 from sessiontree.core.entries import Header
 from sessiontree.dialects.contract import SessionFile
+from sessiontree.errors import SessionTreeError
 from sessiontree.library import counts
 from sessiontree.library.counts import Counted
 from sessiontree.library.partial_reader import first_prompt, kept_lines, last_prompt, read_lines, with_cut_prompt
+from sessiontree.library.roots import dialect_named
 from sessiontree.library.summary import (
     MAX_PROMPT,
     MAX_TITLE,
@@ -37,6 +39,7 @@ from sessiontree.library.summary import (
     replace_surrogates,
 )
 from sessiontree.session.reader import Reader
+from sessiontree.stores.contract import SessionRef, SessionStore, read_bytes
 
 _PLAIN = SessionFile()
 _FIRST, _EDGE = 1024, 64
@@ -65,23 +68,20 @@ class SummaryRead(Struct, frozen=True):
     bytes_read: int
 
 
-def read_summary(path: str, agent: str, size: int, *, modified: int = 0, file: SessionFile = _PLAIN) -> Summary:
-    """Read the summary of a session file from its ends."""
-    return read_ends(path, agent, size, modified=modified, file=file).summary
-
-
-def read_ends(path: str, agent: str, size: int, *, modified: int = 0, file: SessionFile = _PLAIN) -> SummaryRead:
-    """Read both ends of a file. An unreadable file gives a summary marked as damaged."""
-    is_whole = size <= 2 * WINDOW
+def read_ends(
+    store: SessionStore, agent: str, size: int | None = None, *, modified: int = 0, file: SessionFile = _PLAIN
+) -> SummaryRead:
+    """Read both ends of the first `size` bytes of a session. An unreadable one gives a summary marked as damaged."""
+    path = store.location
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            head = _read(descriptor, 0, size if is_whole else WINDOW)
-            tail = b"" if is_whole else _read(descriptor, size - WINDOW, WINDOW)
-        finally:
-            os.close(descriptor)
-    except OSError:
-        return SummaryRead(_unreadable(path, agent, size, modified, file), None, 0)
+        size = store.size() if size is None else size
+        is_whole = size <= 2 * WINDOW
+        head = read_bytes(store, 0, size if is_whole else WINDOW)
+        tail = b"" if is_whole else read_bytes(store, size - WINDOW, WINDOW)
+    except SessionTreeError:
+        return SummaryRead(unreadable(store.ref, agent, size or 0, modified, file), None, 0)
+    finally:
+        store.close()
     lines = head if is_whole else head[: head.rfind(b"\n") + 1] + tail[tail.find(b"\n") + 1 :]
     reader = read_lines(lines, path, agent)
     counted = counts.count(reader) if is_whole else counts.estimate(reader, 2 * WINDOW, size)
@@ -90,7 +90,15 @@ def read_ends(path: str, agent: str, size: int, *, modified: int = 0, file: Sess
     last = _last_time(reader, bisect_left(range(len(reader)), cut, key=lambda node: reader.journal.span(node).start))
     active = _time(last or reader.last_activity or "")
     summary = _summary(
-        reader, counted, path, size, modified, file, is_damaged=is_damaged, active=active, dated=is_whole or bool(last)
+        reader,
+        counted,
+        store.ref,
+        size,
+        modified,
+        file,
+        is_damaged=is_damaged,
+        active=active,
+        dated=is_whole or bool(last),
     )
     if not summary.first_prompt and not is_whole:
         summary = with_cut_prompt(summary, head[cut:])
@@ -101,25 +109,25 @@ def read_ends(path: str, agent: str, size: int, *, modified: int = 0, file: Sess
     return SummaryRead(summary, state, len(head) + len(tail))
 
 
-def read_growth(before: Summary, state: State, size: int, modified: int, file: SessionFile) -> SummaryRead | None:
-    """Read what was added to a file that grew; None if it has to be read from scratch."""
+def read_growth(
+    store: SessionStore, before: Summary, state: State, size: int, modified: int, file: SessionFile
+) -> SummaryRead | None:
+    """Read what was added to a session that grew to `size` bytes; None if it has to be read from scratch."""
     added = size - before.size
     known = before.size - len(state.edge)
     try:
-        descriptor = os.open(before.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            first = _read(descriptor, 0, min(_FIRST, before.size))
-            tail = _read(descriptor, known, len(state.edge) + added) if added <= WINDOW else b""
-        finally:
-            os.close(descriptor)
-    except OSError:
+        first = read_bytes(store, 0, min(_FIRST, before.size))
+        tail = read_bytes(store, known, len(state.edge) + added) if added <= WINDOW else b""
+    except SessionTreeError:
         return None
+    finally:
+        store.close()
     if _digest(first) != state.first or not tail.startswith(state.edge) or not tail.endswith(b"\n"):
         return None
-    reader = read_lines(state.lines, before.path, before.agent)
+    reader = read_lines(state.lines, before.ref, before.agent)
     known_nodes = len(reader)
-    store = reader.journal.store
-    store.append(tail[len(state.edge) :])
+    lines = reader.journal.store
+    lines.append(tail[len(state.edge) :], expected_size=lines.size())
     reader.journal.refresh()
     counted = counts.extend_counts(state.counted, reader.journal, known_nodes)
     # A file of this size is read completely, which gives exact counts again.
@@ -131,7 +139,7 @@ def read_growth(before: Summary, state: State, size: int, modified: int, file: S
     fresh = _summary(
         reader,
         counted,
-        before.path,
+        store.ref,
         size,
         modified,
         file,
@@ -174,7 +182,7 @@ def _is_damaged(reader: Reader, lines: int, entries: int, *, is_whole: bool) -> 
     """Whether bytes are lost or broken or, in a fully read file, links. What is only unusual is not damage."""
     journal = reader.journal
     if is_whole:
-        if journal.header is None and journal.dialect.has_header and entries:
+        if journal.header is None and journal.dialect.traits.has_header and entries:
             return True
         if any(problem.kind in _BROKEN_LINKS for problem in journal.tree.problems()):
             return True
@@ -186,7 +194,7 @@ def _is_damaged(reader: Reader, lines: int, entries: int, *, is_whole: bool) -> 
 def _summary(
     reader: Reader,
     counted: Counted,
-    path: str,
+    ref: SessionRef,
     size: int,
     modified: int,
     file: SessionFile,
@@ -202,12 +210,12 @@ def _summary(
     given = reader.given_name
     title = given or (reader.name if counted.messages or counted.branches else None) or first
     health: Health = "damaged" if is_damaged else "ok" if counted.messages else "empty"
-    if health == "empty" and _is_draft(path, file):
+    if health == "empty" and _is_draft(ref.name, file):
         health = "draft"
     return Summary(
-        path=path,
+        ref=str(ref),
         agent=reader.dialect.name,
-        id=replace_surrogates(file.id or header.id) or os.path.basename(path).removesuffix(".jsonl"),
+        id=replace_surrogates(file.id or header.id) or _stem(ref, reader.dialect.name),
         title=cut_at_word(title, MAX_TITLE),
         named=bool(given),
         cwd=replace_surrogates(header.cwd),
@@ -218,12 +226,13 @@ def _summary(
         modified=modified // 1_000_000,
         health=health,
         kind=file.kind,
-        parent=_parent(path, header, file),
+        parent=_parent(ref.name, header, file),
         forked_from=_origin(header, file),
         first_prompt=cut_at_word(first, MAX_PROMPT),
         last_prompt=cut_at_word(last, MAX_PROMPT),
         git_branch=replace_surrogates(reader.git_branch or "") or None,
         dated=dated,
+        is_file=ref.is_file,
         **_numbers(counted),
     )
 
@@ -248,7 +257,7 @@ def _parent(path: str, header: Header, file: SessionFile) -> str | None:
     if file.parent is not None:
         return file.parent  # relative to the root; the library makes it absolute
     if header.id and header.id != file.id:
-        return os.path.join(os.path.dirname(path), f"{os.path.basename(header.id)}.jsonl")
+        return os.path.join(os.path.dirname(path), os.path.basename(header.id) + os.path.splitext(path)[1])
     return None
 
 
@@ -263,15 +272,15 @@ def _is_draft(path: str, file: SessionFile) -> bool:
     """Whether the marker file of a draft exists. It is named relative to the root, as the session is."""
     if file.draft_marker is None:
         return False
-    inside = os.path.basename(path).removesuffix(".jsonl")
-    return os.path.lexists(os.path.join(os.path.dirname(path), inside, os.path.basename(file.draft_marker)))
+    return os.path.lexists(os.path.join(os.path.splitext(path)[0], os.path.basename(file.draft_marker)))
 
 
-def _unreadable(path: str, agent: str, size: int, modified: int, file: SessionFile) -> Summary:
+def unreadable(ref: SessionRef, agent: str, size: int, modified: int, file: SessionFile = _PLAIN) -> Summary:
+    """The summary of a session that cannot be read."""
     return Summary(
-        path=path,
+        ref=str(ref),
         agent=agent,
-        id=file.id or os.path.basename(path).removesuffix(".jsonl"),
+        id=file.id or _stem(ref, agent),
         title="",
         named=False,
         cwd="",
@@ -285,7 +294,15 @@ def _unreadable(path: str, agent: str, size: int, modified: int, file: SessionFi
         health="damaged",
         kind=file.kind,
         parent=file.parent,
+        is_file=ref.is_file,
     )
+
+
+def _stem(ref: SessionRef, agent: str) -> str:
+    """The name of a session that has no id: of its file, without the ending that the client's files have."""
+    name = ref.item or os.path.basename(ref.name)
+    endings = dialect_named(agent).traits.session_names
+    return next((name.removesuffix(ending) for ending in endings if name.endswith(ending)), "") or name
 
 
 def _last_time(reader: Reader, first: int) -> str:
@@ -301,19 +318,6 @@ def _last_time(reader: Reader, first: int) -> str:
 
 def _time(text: str) -> int | None:
     return milliseconds(text) if text else None
-
-
-def _read(descriptor: int, offset: int, size: int) -> bytes:
-    """Read exactly `size` bytes, or fewer at the end of the file."""
-    parts: list[bytes] = []
-    while size > 0:
-        part = os.pread(descriptor, size, offset)
-        if not part:
-            break
-        parts.append(part)
-        offset += len(part)
-        size -= len(part)
-    return b"".join(parts)
 
 
 def _digest(head: bytes) -> bytes:

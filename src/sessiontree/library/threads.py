@@ -37,7 +37,7 @@ class _Index:
 
     def __init__(self, sessions: Sequence[Summary]) -> None:
         self._sessions = sessions
-        self.by_path = {summary.path: summary for summary in sessions}
+        self.by_ref = {summary.ref: summary for summary in sessions}
 
     @functools.cached_property
     def by_id(self) -> dict[str, list[Summary]]:
@@ -49,19 +49,19 @@ class _Index:
 
     def find(self, named: str, asking: Summary) -> Summary | None:
         """Find a session by path or id; of several with one id, that of the same agent."""
-        if named in self.by_path:
-            return self.by_path[named]
+        if named in self.by_ref:
+            return self.by_ref[named]
         id = named
         if "/" in named or named.endswith(".jsonl"):  # the file was moved, but its name still has the id
             stem = os.path.basename(named).removesuffix(".jsonl")
             id = stem if stem in self.by_id else stem.rpartition("_")[2]
-        found = [summary for summary in self.by_id.get(id, ()) if summary.path != asking.path]
+        found = [summary for summary in self.by_id.get(id, ()) if summary.ref != asking.ref]
         own = [summary for summary in found if summary.agent == asking.agent]
         return next(iter(own or found), None)
 
 
 def _parent_of(summary: Summary, index: _Index) -> Summary | None:
-    return index.by_path.get(summary.parent) if summary.parent else None
+    return index.by_ref.get(summary.parent) if summary.parent else None
 
 
 def _origin_of(summary: Summary, index: _Index) -> Summary | None:
@@ -69,8 +69,8 @@ def _origin_of(summary: Summary, index: _Index) -> Summary | None:
     if summary.forked_from:
         return index.find(summary.forked_from, summary)
     copies = index.by_id.get(summary.id, ()) if summary.kind == "session" else ()
-    first = min(copies, key=lambda copy: (copy.modified, copy.path), default=None)
-    return first if first is not None and first.path != summary.path and first.agent != summary.agent else None
+    first = min(copies, key=lambda copy: (copy.modified, copy.ref), default=None)
+    return first if first is not None and first.ref != summary.ref and first.agent != summary.agent else None
 
 
 def _arrange(
@@ -81,16 +81,16 @@ def _arrange(
     parents: dict[str, str] = {}
     for summary in sessions:
         parent = above(summary, index)
-        if parent is not None and not _descends_from(parents, parent.path, summary.path):
-            parents[summary.path] = parent.path
-            children.setdefault(parent.path, []).append(summary)
-    tops = [summary for summary in sessions if summary.path not in parents]
+        if parent is not None and not _descends_from(parents, parent.ref, summary.ref):
+            parents[summary.ref] = parent.ref
+            children.setdefault(parent.ref, []).append(summary)
+    tops = [summary for summary in sessions if summary.ref not in parents]
     if by_thread:
-        positions = {summary.path: at for at, summary in enumerate(sessions)}
-        tops.sort(key=lambda summary: min(positions[member.summary.path] for member in _flatten(summary, children)))
+        positions = {summary.ref: at for at, summary in enumerate(sessions)}
+        tops.sort(key=lambda summary: min(positions[member.summary.ref] for member in _flatten(summary, children)))
     arranged: list[ThreadMember] = []
     for summary in tops:
-        if summary.path in children:
+        if summary.ref in children:
             arranged += _flatten(summary, children)
         else:
             arranged.append(ThreadMember(summary))
@@ -110,6 +110,6 @@ def _flatten(top: Summary, children: dict[str, list[Summary]]) -> Iterator[Threa
     while waiting:
         member = waiting.pop()
         yield member
-        for child in reversed(children.get(member.summary.path, [])):
+        for child in reversed(children.get(member.summary.ref, [])):
             relation = "subagent" if child.kind == "subagent" else "fork"
             waiting.append(ThreadMember(child, member.depth + 1, relation))

@@ -86,7 +86,7 @@ def decisions_of(summary: Summary) -> list[Decision]:
     from sessiontree.session.open import open
 
     try:
-        session = open(summary.path, dialect=summary.agent)
+        session = open(summary.ref, dialect=summary.agent)
         path = session.path_ids()[-_LAST_ENTRIES:] if session.leaf is not None else []
         found = [*_labels(summary, session), *(decision for id in path for decision in _of_entry(summary, session, id))]
     except (SessionTreeError, OSError):

@@ -79,7 +79,7 @@ def read_passage(
     from sessiontree.session.open import open
 
     summary = known_session(library, session)
-    opened = open(summary.path, dialect=summary.agent)
+    opened = open(summary.ref, dialect=summary.agent)
     id = opened.find_entry(entry) if entry else opened.leaf
     if id is None:
         raise NotFoundError(f"{summary.id}: this session is empty")
@@ -159,13 +159,7 @@ def known_session(library: Library, wanted: str) -> Summary:
     wanted = wanted.strip()
     if "\0" in wanted or not wanted:
         raise NotFoundError("session: expected the id of a session from search_sessions or list_sessions")
-    if os.sep in wanted or wanted.endswith(".jsonl"):
-        path = os.path.abspath(wanted)
-        for summary in library.everything():
-            if summary.path == path:
-                return summary
-        raise NotFoundError("session: not the path of a known session; get one from search_sessions or list_sessions")
-    return library.find(wanted)
+    return library.find(wanted, outside=False)
 
 
 def _page(limit: int, offset: int) -> tuple[int, int]:
@@ -189,7 +183,7 @@ def _since(text: str) -> int:
 def _session(summary: Summary) -> dict[str, Any]:
     return {
         "id": sanitize_name(summary.id),
-        "path": sanitize(summary.path),
+        "path": sanitize(summary.ref),
         "agent": summary.agent,
         "title": sanitize_name(summary.title),
         "project": sanitize_name(summary.cwd),

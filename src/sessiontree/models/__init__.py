@@ -29,8 +29,7 @@ from sessiontree.models.base import (
 from sessiontree.models.facts import Facts, Prices, cost_of, find_facts, read_facts
 from sessiontree.models.open import open_model
 from sessiontree.models.retry import with_retries
-from sessiontree.models.script import Script, ScriptTurn
-from sessiontree.models.scripted import ScriptedModel
+from sessiontree.models.scripted import Script, ScriptedModel, ScriptTurn
 
 __all__ = [
     "AnswerAccumulator",

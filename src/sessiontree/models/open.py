@@ -19,8 +19,7 @@ def open_model(name: str, *, environment: Mapping[str, str] | None = None, facts
     (the setting `models`). Nothing is sent, and no provider's package is imported, before the first request.
     """
     if name.startswith(SCRIPTED):
-        from sessiontree.models.script import read_script
-        from sessiontree.models.scripted import ScriptedModel
+        from sessiontree.models.scripted import ScriptedModel, read_script
 
         return ScriptedModel(read_script(name.removeprefix(SCRIPTED)))
     from sessiontree.models.pydantic_ai_model import PydanticAIModel

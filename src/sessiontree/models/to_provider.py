@@ -1,6 +1,6 @@
 """Convert messages to the library's. Deterministic, so that the provider's prompt cache stays valid.
 
-The rules that all providers share are applied first (`providers.turns`, `tool_pairing`, `tool_names`). Then turns
+The rules that all providers share are applied first (`providers.turns`, `providers.tool_calls`). Then turns
 become the library's parts, and blocks get their provider data (`signatures`), if the receiving provider is the one that
 wrote them. Nothing here sends a request.
 """
@@ -22,8 +22,7 @@ from sessiontree.models.endpoints import Api, Endpoint
 from sessiontree.models.signatures import NONE, Mark, parse_call, parse_text, parse_thinking
 from sessiontree.providers import anthropic, openai
 from sessiontree.providers.templates import NO_OUTPUT, NO_USER_BEFORE, NO_USER_BETWEEN
-from sessiontree.providers.tool_names import Limits, rename_tools
-from sessiontree.providers.tool_pairing import pair_results
+from sessiontree.providers.tool_calls import Limits, pair_results, rename_tools
 from sessiontree.providers.turns import (
     Answer,
     AssistantBlock,

@@ -1,6 +1,6 @@
 """Render messages for a provider's API.
 
-    messages -> turns (turns, templates, sanitize) -> pairs (tool_pairing) -> one form (anthropic, openai)
+    messages -> turns (turns, templates) -> pairs (tool_calls) -> one form (anthropic, openai)
 
 Rules that all providers share are applied before the form; a form only renders turns as its own fields. The provider
 accepts the result whatever the messages contain, and `Rendered.notes` lists the changes that this required. Nothing
@@ -17,9 +17,8 @@ from typing import Literal, TypeAlias, assert_never
 
 from sessiontree.core.jsonio import JsonObject, Value
 from sessiontree.core.messages import Message
-from sessiontree.providers.sanitize import sendable_text
-from sessiontree.providers.tool_pairing import Unanswered, pair_results
-from sessiontree.providers.turns import read_conversation
+from sessiontree.providers.tool_calls import Unanswered, pair_results
+from sessiontree.providers.turns import read_conversation, sendable_text
 
 __all__ = ["Form", "Rendered", "Unanswered", "render"]
 

@@ -7,7 +7,7 @@ The API rejects requests that break any of these rules:
 * No text is blank, and a final assistant message does not end in whitespace.
 * Thinking has the signature that Claude gave it, and is never the last block of a message.
 
-Pairs, images and texts are already prepared (see `turns`, `tool_pairing`). Within a response the recorded order is
+Pairs, images and texts are already prepared (see `turns`, `tool_calls`). Within a response the recorded order is
 kept, also for thinking between texts and calls.
 """
 
@@ -19,7 +19,7 @@ from typing import assert_never
 from sessiontree.core.jsonio import JsonObject
 from sessiontree.core.messages import Image, RedactedThinking, Text, Thinking, ToolCall
 from sessiontree.providers.templates import NO_OUTPUT, NO_USER_BEFORE, NO_USER_BETWEEN
-from sessiontree.providers.tool_names import Limits, rename_tools
+from sessiontree.providers.tool_calls import Limits, rename_tools
 from sessiontree.providers.turns import Answer, AssistantBlock, AssistantTurn, ResultsTurn, Turn, UserBlock, UserTurn
 
 # No limit for ids is documented. Other providers allow 64, and ids from Anthropic are much shorter.

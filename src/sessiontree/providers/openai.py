@@ -2,7 +2,7 @@
 
 Neither accepts thinking that it did not store itself, so none is sent. Neither has a flag for failed results, so the
 text starts with "Error:". Not all models understand images in results, so those follow in a user message. Consecutive
-messages of one role are allowed. Pairs, images and texts are already prepared (see `turns`, `tool_pairing`).
+messages of one role are allowed. Pairs, images and texts are already prepared (see `turns`, `tool_calls`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import assert_never
 from sessiontree.core.jsonio import JsonObject
 from sessiontree.core.messages import Image, RedactedThinking, Text, Thinking, ToolCall
 from sessiontree.providers.templates import NO_OUTPUT
-from sessiontree.providers.tool_names import Limits, rename_tools
+from sessiontree.providers.tool_calls import Limits, rename_tools
 from sessiontree.providers.turns import Answer, AssistantTurn, ResultsTurn, Turn, UserBlock, UserTurn
 
 RESPONSES_LIMITS = Limits(call_id=64, tool_name=64)

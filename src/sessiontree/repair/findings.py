@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
@@ -49,7 +49,7 @@ def examine(session: Session) -> list[Finding]:
     found: list[Finding] = [*_tree_findings(session)]
     pairs, bounds = _read_all(journal)
     client_path = journal.dialect.find_path(journal, _leaf(journal), AS_CLIENT)
-    found += _tool_findings(journal, pairs, set(client_path))
+    found += _tool_findings(journal, pairs, client_path)
     found += _bound_findings(journal, bounds)
     found += stale_leaf(journal)
     found += _bloat(journal)
@@ -99,7 +99,9 @@ def _tree_findings(session: Session) -> Iterator[Finding]:
     client_path = set(journal.dialect.find_path(journal, leaf, AS_CLIENT))
     recovered = journal.dialect.find_path(journal, leaf, ReadOptions(recovered=True))
     hidden = sum(
-        1 for node in recovered if node not in client_path and journal.types[node] not in journal.dialect.bookkeeping
+        1
+        for node in recovered
+        if node not in client_path and journal.types[node] not in journal.dialect.traits.bookkeeping
     )
     for rule, places in by_rule.items():
         lost = [f"{_count(hidden, 'entry', 'entries')} of the active path unreachable"] if hidden else []
@@ -112,17 +114,17 @@ def _read_all(journal: Journal) -> tuple[_ToolPairs, list[tuple[int, Compaction]
     for start in range(0, len(journal), _STEP):
         nodes = range(start, min(start + _STEP, len(journal)))
         for node, entry in zip(nodes, journal.entries(nodes), strict=True):
-            _collect(pairs, node, entry, journal.dialect.is_truncated)
+            _collect(pairs, node, entry, journal.dialect.traits.truncation_notice)
             if isinstance(entry, Compaction):
                 bounds.append((node, entry))
     return pairs, bounds
 
 
-def _collect(pairs: _ToolPairs, node: int, entry: Entry, is_truncated: Callable[[str], bool]) -> None:
+def _collect(pairs: _ToolPairs, node: int, entry: Entry, truncation_notice: str) -> None:
     if not isinstance(entry, MessageEntry):
         return
     for message in entry.messages:
-        if is_truncated(message_text(message)):
+        if truncation_notice and message_text(message).endswith(truncation_notice):
             pairs.cut.append(node)
         if isinstance(message, ToolResult):
             pairs.results.setdefault(message.tool_call_id, []).append(node)
@@ -130,7 +132,7 @@ def _collect(pairs: _ToolPairs, node: int, entry: Entry, is_truncated: Callable[
             pairs.calls.setdefault(call.id, node)
 
 
-def _tool_findings(journal: Journal, pairs: _ToolPairs, client_path: set[int]) -> Iterator[Finding]:
+def _tool_findings(journal: Journal, pairs: _ToolPairs, client_path: list[int]) -> Iterator[Finding]:
     orphans = [node for id, nodes in pairs.results.items() if id not in pairs.calls for node in nodes]
     if orphans:
         yield _finding(
@@ -143,10 +145,12 @@ def _tool_findings(journal: Journal, pairs: _ToolPairs, client_path: set[int]) -
         yield _finding(
             "unanswered-tool-call", map(journal.span, open_calls), f"{_count(len(open_calls), 'call')} unanswered"
         )
+    # Results that follow the last message of the path are on a branch that was left, not lost.
+    on_path, continued = set(client_path), set(client_path[:-1])
     lost = [
         nodes[0]
         for id, nodes in pairs.results.items()
-        if pairs.calls.get(id) in client_path and not client_path.intersection(nodes)
+        if pairs.calls.get(id) in continued and on_path.isdisjoint(nodes)
     ]
     if lost:
         yield _finding("lost-parallel-results", map(journal.span, lost), f"{_count(len(lost), 'result')} off the path")
@@ -168,23 +172,19 @@ def _bound_findings(journal: Journal, bounds: list[tuple[int, Compaction]]) -> I
 
 def stale_leaf(journal: Journal) -> Iterator[Finding]:
     """Find a last line that is on another branch than the last message."""
+    trailing_types = journal.dialect.client.trailing_types
+    if not trailing_types or not len(journal):
+        return
     leaf = _leaf(journal)
     client_path = journal.dialect.find_path(journal, leaf, AS_CLIENT)
-    if journal.dialect.bookkeeping or not len(journal):
-        return  # a dialect with bookkeeping types ignores such lines when it finds the leaf
     sides = SideBranches(journal)
     messages = (node for node in range(len(journal) - 1, -1, -1) if journal.types[node] == "message")
     newest = next((node for node in messages if not sides.is_outside(node, leaf)), None)
     last = len(journal) - 1
-    if newest is None or newest == last or newest in client_path or journal.types[last] not in _QUIET:
+    if newest is None or newest == last or newest in client_path or journal.types[last] not in trailing_types:
         return
     hidden = len(set(journal.tree.path(newest)) - set(client_path))
     yield _finding("stale-leaf", [journal.span(last)], f"{_count(hidden, 'entry', 'entries')} hidden")
-
-
-_QUIET = frozenset(
-    {"label", "session_info", "usage", "custom", "config", "title_change", "model_usage", "credential_pin"}
-)
 
 
 def _bloat(journal: Journal) -> Iterator[Finding]:
@@ -194,7 +194,7 @@ def _bloat(journal: Journal) -> Iterator[Finding]:
     if total < _BLOAT_BYTES:
         return
     for node, kind in enumerate(journal.types):
-        if kind in _BULKY or kind in journal.dialect.bookkeeping:
+        if kind in _BULKY or kind in journal.dialect.traits.bookkeeping:
             place = journal.span(node)
             sizes[kind] = sizes.get(kind, 0) + place.end - place.start
     for kind, size in sizes.items():
@@ -206,7 +206,7 @@ def _bloat(journal: Journal) -> Iterator[Finding]:
 def _related_files(journal: Journal) -> Iterator[Finding]:
     """Find related files that are missing or were moved."""
     by_rule: dict[str, list[int]] = {}
-    for item in journal.dialect.find_related_files(journal):
+    for item in journal.dialect.facts(journal).related_files:
         there = [os.path.isfile(place) for place in item.places]
         if not any(there):
             by_rule.setdefault("missing-subagent" if item.kind == "subagent" else "missing-output", []).append(
@@ -219,14 +219,14 @@ def _related_files(journal: Journal) -> Iterator[Finding]:
 
 
 def _several_sessions(journal: Journal) -> Iterator[Finding]:
-    ids = journal.dialect.find_session_ids(journal)
+    ids = journal.dialect.facts(journal).session_ids
     if len(ids) > 1:
         yield _finding("several-sessions", [LineSpan(0, journal.size, 1)], f"lines of {len(ids)} sessions")
 
 
 def _title_out_of_sight(journal: Journal) -> Iterator[Finding]:
     """Find a title that is outside the parts of the file where the client looks for it."""
-    window, types = journal.dialect.title_window, journal.dialect.title_types
+    window, types = journal.dialect.traits.title_window, journal.dialect.traits.title_types
     places = [journal.span(node) for node, kind in enumerate(journal.types) if kind in types]
     if places and all(place.start >= window and place.end <= journal.size - window for place in places):
         yield _finding("title-out-of-sight", places[-1:])

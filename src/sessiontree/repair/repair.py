@@ -68,7 +68,7 @@ def plan_repair(session: Session) -> Plan:
     changes: list[Change] = []
     edits = _edited_lines(journal, data, changes)
     output: list[bytes] = []
-    if journal.dialect.has_header and journal.header is None and len(journal):
+    if journal.dialect.traits.has_header and journal.header is None and len(journal):
         line = journal.dialect.render_header(_new_header(journal))
         changes.append(Change(0, 1, "no-header", None, line))
         output.append(line + b"\n")
@@ -100,7 +100,9 @@ def _header_first(pieces: list[_Piece], data: bytes, changes: list[Change]) -> l
 def _leaf_line(session: Session) -> bytes | None:
     """A new last line on the branch of the newest messages, when bookkeeping on another branch hides them."""
     journal = session.journal
-    if not journal.dialect.is_writable or not any(finding.rule.id == "stale-leaf" for finding in stale_leaf(journal)):
+    if not journal.dialect.traits.is_writable or not any(
+        finding.rule.id == "stale-leaf" for finding in stale_leaf(journal)
+    ):
         return None
     newest = max(node for node, kind in enumerate(journal.types) if kind == "message")
     id = new_entry_id(journal.tree.node_of)
@@ -144,25 +146,26 @@ def _edited_lines(journal: Journal, data: bytes, changes: list[Change]) -> dict[
         edit(
             reparenting.node,
             reparenting.rule,
-            dialect.with_parent(line(reparenting.node), tree.ids[reparenting.parent]),
+            dialect.with_ids(line(reparenting.node), parent=tree.ids[reparenting.parent]),
         )
     for node in journal.generated_ids:
         parent = tree.parent(node)
-        named = dialect.with_id(line(node), tree.ids[node])
-        edit(node, "no-id", dialect.with_parent(named, None if parent is None else tree.ids[parent]))
+        parent_id = None if parent is None else tree.ids[parent]
+        edit(node, "no-id", dialect.with_ids(line(node), id=tree.ids[node], parent=parent_id))
     for problem in tree.problems():
         node = problem.node
         if problem.kind == "duplicate-id":
-            edit(node, problem.kind, dialect.with_id(line(node), _new_id(journal, node)))
+            edit(node, problem.kind, dialect.with_ids(line(node), id=_new_id(journal, node)))
         elif problem.kind in ("self-parent", "cycle"):
             before = _entry_before(journal, node)
-            edit(node, problem.kind, dialect.with_parent(line(node), None if before is None else tree.ids[before]))
+            parent_id = None if before is None else tree.ids[before]
+            edit(node, problem.kind, dialect.with_ids(line(node), parent=parent_id))
     return edits
 
 
 def _entry_before(journal: Journal, node: int) -> int | None:
     for earlier in range(node - 1, -1, -1):
-        if journal.types[earlier] not in journal.dialect.bookkeeping:
+        if journal.types[earlier] not in journal.dialect.traits.bookkeeping:
             return earlier
     return None
 
@@ -182,7 +185,7 @@ def _new_header(journal: Journal) -> Header:
     (first,) = journal.entries([0])
     return Header(
         id=stem.partition("_")[2] or new_session_id(),
-        version=journal.dialect.version,
+        version=journal.dialect.traits.version,
         timestamp=first.timestamp or timestamp(),
         cwd="",
     )
@@ -226,22 +229,22 @@ def carry_out(plan: Plan, session: Session, out: str | None = None) -> tuple[str
     if session.journal.size != plan.size:
         raise ReadOnlyError(f"{plan.location}: changed since the repair was planned; try again")
     # The side-car first: a crash after it leaves the original file and a harmless copy, never lost bytes.
-    sidecar = _write_sidecar(plan, out or plan.location)
+    sidecar = _write_sidecar(plan, session, out)
     if out is not None:
         create_file(os.path.abspath(out), [plan.content])
         return os.path.abspath(out), sidecar, None
-    return plan.location, sidecar, session.journal.store.replace([plan.content], plan.size)
+    return plan.location, sidecar, session.journal.store.replace([plan.content], expected_size=plan.size)
 
 
-def _write_sidecar(plan: Plan, target: str) -> str | None:
-    """Write the removed and changed bytes with their offsets. Never overwrites an earlier side-car."""
+def _write_sidecar(plan: Plan, session: Session, out: str | None) -> str | None:
+    """Write the removed and changed bytes with their offsets, to a file or to a document of the session's repository.
+
+    Never overwrites an earlier side-car.
+    """
     removed = [change for change in plan.changes if change.before is not None]
     if not removed:
         return None
     digest = hashlib.sha256(b"".join(change.before or b"" for change in removed)).hexdigest()[:8]
-    path = f"{os.path.abspath(target)}.quarantine-{digest}.ndjson"
-    if os.path.exists(path):
-        return path  # the same bytes were removed before
     lines = [
         render_json(
             {
@@ -255,5 +258,11 @@ def _write_sidecar(plan: Plan, target: str) -> str | None:
         + b"\n"
         for change in removed
     ]
-    create_file(path, lines)
+    if out is None and session.ref.home:
+        name, documents = f"quarantine-{session.ref.name}-{digest}.ndjson", session.repository.documents
+        documents.update(name, lambda earlier: earlier or b"".join(lines))
+        return documents.location(name)
+    path = f"{os.path.abspath(out or plan.location)}.quarantine-{digest}.ndjson"
+    if not os.path.exists(path):  # else the same bytes were removed before
+        create_file(path, lines)
     return path

@@ -2,7 +2,7 @@
 
     query, query_parser   the query language
     tokenizer             text -> terms
-    texts, text_extractor a line of a session -> its searchable texts
+    text_extractor        a line of a session -> its searchable texts
     file_chunks           chunks of session files
     index_db, indexer     the index, and its updates
     matcher               a query as an FTS5 expression, and as a test of lines
@@ -20,15 +20,37 @@ come first, with at most `per_session` hits each. An invalid query never raises:
 ignored.
 
 `refresh="auto"` indexes small additions first, and scans larger ones without the index. `"all"` updates the index
-first; `"none"` does not change it. `Index.update(library.everything(), progress=...)` only updates the index. It works
+first; `"none"` does not change it. `Index.update(library.indexable(), progress=...)` only updates the index. It works
 in small steps, so a killed update loses at most one of them.
 
 Nothing here writes to a session. The index can be deleted at any time.
 """
 
-from sessiontree.search.engine import search
-from sessiontree.search.indexer import Index
-from sessiontree.search.results import Hit, Results, read_hit
-from sessiontree.search.snippets import Part
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sessiontree.search.engine import search
+    from sessiontree.search.indexer import Index
+    from sessiontree.search.results import Hit, Results, read_hit
+    from sessiontree.search.snippets import Part
+
+# Imported on first use: a command that only records a prompt needs neither the index nor the engine.
+_MODULES = {
+    "Hit": "results",
+    "Index": "indexer",
+    "Part": "snippets",
+    "Results": "results",
+    "read_hit": "results",
+    "search": "engine",
+}
 
 __all__ = ["Hit", "Index", "Part", "Results", "read_hit", "search"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'sessiontree.search' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"sessiontree.search.{_MODULES[name]}"), name)

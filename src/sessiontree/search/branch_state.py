@@ -6,7 +6,7 @@ by lines that only extend the active path, the cached state is still valid.
 
 from __future__ import annotations
 
-import os
+import contextlib
 import sqlite3
 from array import array
 from bisect import bisect_left
@@ -17,9 +17,10 @@ from msgspec import Struct
 
 from sessiontree.errors import SessionTreeError
 from sessiontree.library.roots import dialect_named
+from sessiontree.library.session_store import open_store
 from sessiontree.library.summary import Summary
-from sessiontree.search.file_chunks import open_file, read_at
 from sessiontree.search.index_db import IndexStore
+from sessiontree.stores.contract import read_bytes
 
 BranchState: TypeAlias = Literal["active", "abandoned", "compacted"]
 
@@ -59,7 +60,7 @@ def read_branches(summary: Summary) -> BranchMap:
     from sessiontree.session.open import open
 
     try:
-        session = open(summary.path, dialect=summary.agent)
+        session = open(summary.ref, dialect=summary.agent)
         journal, dialect, read_options = session.journal, session.dialect, session.read_options
         leaf = dialect.find_leaf(journal, read_options)
         path = dialect.find_path(journal, leaf, read_options)
@@ -72,7 +73,7 @@ def read_branches(summary: Summary) -> BranchMap:
     first = min((positions[source] for source in context.sources if source in positions), default=0)
     active = set(path[first:]) | {journal.tree.node_of[id] for id in context.sources if id in journal.tree.node_of}
     before = (set(history) | set(path)) - active
-    quiet = dialect.bookkeeping | {"leaf"}
+    quiet = dialect.traits.passive_types
     abandoned, compacted = array("Q"), array("Q")
     for node, id in enumerate(ids):
         if node in active or is_metadata_id(id) or (journal.types[node] in quiet and node not in before):
@@ -84,21 +85,19 @@ def read_branches(summary: Summary) -> BranchMap:
 def _extend(summary: Summary, old: int, size: int, before: BranchMap) -> BranchMap | None:
     """Extend a cached map if each added line is a child of the one before it; else None."""
     try:
-        descriptor = open_file(summary.path)
-        try:
-            added = read_at(descriptor, old, size - old)
-        finally:
-            os.close(descriptor)
-    except OSError:
+        with contextlib.closing(open_store(summary)) as store:
+            added = read_bytes(store, old, size - old)
+    except SessionTreeError:
         return None
+    from sessiontree.dialects.contract import PREVIOUS
+
     dialect = dialect_named(summary.agent)
-    columns = dialect.decode_block(memoryview(added)) if added.endswith(b"\n") and before.leaf else None
-    if columns is None:
+    columns = dialect.decode_block(memoryview(added), 0) if added.endswith(b"\n") and before.leaf else None
+    if columns is None or PREVIOUS in columns.parents:  # entries that depend on their position need the whole file
         return None
-    leaf = before.leaf
+    leaf, client = before.leaf, dialect.client
     for kind, id, parent in zip(columns.types, columns.ids, columns.parents, strict=True):
-        # Other entries, and Claude Code's `last-prompt`, may change the current entry.
-        if kind not in ("message", "attachment", "system") and (id or kind == "last-prompt"):
+        if (kind not in client.extending_types) if id else (kind in client.moving_types):
             return None
         if id:
             if parent != leaf:

@@ -6,11 +6,13 @@ files are indexed first. Files that are not fully indexed are scanned byte by by
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -18,9 +20,12 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree.core.context import milliseconds
+from sessiontree.dialects.texts import Line
+from sessiontree.errors import SessionTreeError
+from sessiontree.library.session_store import open_store
 from sessiontree.library.summary import Summary
 from sessiontree.search.branch_state import BranchMap, BranchState, load_branches
-from sessiontree.search.file_chunks import open_file, read_chunk
+from sessiontree.search.file_chunks import read_chunk
 from sessiontree.search.index_db import SHIFT, IndexedFile
 from sessiontree.search.indexer import FACET, FileTexts, Index, Pending, Progress
 from sessiontree.search.matcher import Match, Matcher, RegexFinder, fts_expression, may_have_variants, variant_lines
@@ -30,8 +35,8 @@ from sessiontree.search.ranking import Candidate, candidates, line_score
 from sessiontree.search.results import Hit, Results
 from sessiontree.search.session_filter import select_sessions
 from sessiontree.search.snippets import snippet
-from sessiontree.search.texts import Line
-from sessiontree.search.unindexed_scan import Finder, needles, scan_file
+from sessiontree.search.unindexed_scan import Finder, needles, scan_lines
+from sessiontree.stores.contract import SessionStore
 
 if TYPE_CHECKING:
     from sessiontree.library.library import Library
@@ -143,7 +148,7 @@ class _Search:
         self._match_count = 0
         self._variant_files: set[int] = set()
         """Files with lines that may have other spellings of a word (see `matcher.may_have_variants`)."""
-        self._sessions = {summary.path: summary for summary in select_sessions(library, self._query.filters, project)}
+        self._sessions = {summary.ref: summary for summary in select_sessions(library, self._query.filters, project)}
 
     def run(self, limit: int, offset: int, refresh: Refresh, progress: Progress | None) -> None:
         self._run(limit, offset, refresh, progress)
@@ -170,12 +175,16 @@ class _Search:
     def _add(self, groups: Sequence[_Group]) -> None:
         """Append groups after those found before, by score, then by recency."""
         ordered = sorted(groups, key=lambda group: (-round(group.score, 2), -group.summary.recency))
-        self._groups.update({group.summary.path: group for group in ordered})
+        self._groups.update({group.summary.ref: group for group in ordered})
         self._match_count += sum(len(group.matches) for group in ordered)
 
     def _refresh(self, refresh: Refresh, progress: Progress | None) -> list[Pending]:
-        """Update the index as far as `refresh` asks for; return the files that are not fully indexed."""
-        everything = self._library.everything()
+        """Update the index as far as `refresh` asks for; return the sessions that are not fully indexed."""
+        volatile = [summary for summary in self._sessions.values() if self._library.is_volatile(summary)]
+        return [*self._update_index(refresh, progress), *(Pending(summary, 0, None) for summary in volatile)]
+
+    def _update_index(self, refresh: Refresh, progress: Progress | None) -> list[Pending]:
+        everything = self._library.indexable()
         try:
             self._known = self._index.store.indexed_files()
             waiting = self._index.pending(everything, self._known)
@@ -191,7 +200,7 @@ class _Search:
             self._known = {}
             waiting = [Pending(summary, 0, None) for summary in everything]
         self._results.state = "mixed" if self._known else "scan"
-        return [file for file in waiting if file.summary.path in self._sessions]
+        return [file for file in waiting if file.summary.ref in self._sessions]
 
     # Without the index
 
@@ -202,8 +211,8 @@ class _Search:
         for file in sorted(files, key=lambda file: file.summary.recency, reverse=True):
             if sum(len(group.matches) for group in found) >= enough or self._is_out_of_time():
                 break
-            if file.summary.path not in self._groups:
-                lines = scan_file(file.summary.path, file.start, finder)
+            if file.summary.ref not in self._groups:
+                lines = partial(scan_lines, start=file.start, finder=finder)
                 matches = self._match_session(file.summary, None, lines)
                 if matches:
                     found.append(_Group(file.summary, None, _score(0.0, matches), matches[: self._per_session]))
@@ -281,9 +290,9 @@ class _Search:
             found: list[_Group] = []
             for candidate in batch:
                 summary = indexed.sessions[candidate.file]
-                if summary.path in self._groups:
+                if summary.ref in self._groups:
                     continue
-                matches = self._match_session(summary, candidate, None, is_quick=is_quick)
+                matches = self._match_candidate(summary, candidate, is_quick=is_quick)
                 if matches:
                     score = _score(candidate.score, matches)
                     found.append(_Group(summary, candidate.file, score, matches[: self._per_session]))
@@ -310,11 +319,11 @@ class _Search:
                 summary = indexed.sessions[candidate.file]
                 if self._match_count + len(found) >= enough or self._is_out_of_time():
                     break
-                if summary.path in self._groups or not all(
+                if summary.ref in self._groups or not all(
                     self._file_contains(other, candidate.file) for other in others
                 ):
                     continue
-                matches = self._match_session(summary, candidate, None, is_quick=True)[: self._per_session]
+                matches = self._match_candidate(summary, candidate, is_quick=True)[: self._per_session]
                 if matches:
                     found.append(
                         _Group(summary, candidate.file, _score(candidate.score, matches), matches, is_partial=True)
@@ -325,32 +334,28 @@ class _Search:
 
     # Matching lines
 
+    def _match_candidate(self, summary: Summary, candidate: Candidate, *, is_quick: bool) -> list[_LineMatch]:
+        """The best lines of a session, out of the chunks that the index named."""
+        return self._match_session(summary, candidate, lambda store: self._lines(store, candidate, is_quick=is_quick))
+
     def _match_session(
         self,
         summary: Summary,
         candidate: Candidate | None,
-        lines: Iterator[tuple[int, bytes]] | None,
-        *,
-        is_quick: bool = True,
+        lines: Callable[[SessionStore], Iterator[tuple[int, bytes]]],
     ) -> list[_LineMatch]:
-        """The best lines of a session, out of the given ones or of the chunks that the index named."""
+        """The best lines of a session, out of some of them; none if it cannot be read."""
         try:
-            descriptor = open_file(summary.path)
-        except OSError:
+            with contextlib.closing(open_store(summary)) as store:
+                texts = FileTexts(summary.agent, summary.ref, store)
+                return self._best_lines(summary, candidate, texts, store, lines(store))
+        except (SessionTreeError, OSError):
             return []
-        try:
-            texts = FileTexts(summary.agent, summary.path, descriptor)
-            if lines is None:
-                assert candidate is not None
-                lines = self._lines(descriptor, candidate, is_quick=is_quick)
-            return self._best_lines(summary, candidate, texts, descriptor, lines)
-        finally:
-            os.close(descriptor)
 
-    def _lines(self, descriptor: int, candidate: Candidate, *, is_quick: bool) -> Iterator[tuple[int, bytes]]:
+    def _lines(self, store: SessionStore, candidate: Candidate, *, is_quick: bool) -> Iterator[tuple[int, bytes]]:
         lines_of = self._matcher.candidate_lines if is_quick else variant_lines
         for chunk in candidate.chunks()[:_CHUNKS_PER_SESSION]:
-            start, block = read_chunk(descriptor, chunk)
+            start, block = read_chunk(store, chunk)
             if is_quick and may_have_variants(block):
                 self._variant_files.add(candidate.file)
             for offset, line in lines_of(block):
@@ -361,14 +366,14 @@ class _Search:
         summary: Summary,
         candidate: Candidate | None,
         texts: FileTexts,
-        descriptor: int,
+        store: SessionStore,
         lines: Iterator[tuple[int, bytes]],
     ) -> list[_LineMatch]:
         best: list[_LineMatch] = []
         branches: BranchMap | None = None
         if self._filters_by_branch:
-            size = os.fstat(descriptor).st_size
-            branches = load_branches(self._index.store, candidate.file if candidate else None, summary, size)
+            file = candidate.file if candidate else None
+            branches = load_branches(self._index.store, file, summary, store.size())
         for offset, raw in lines:
             if branches is not None and not self._is_on_selected_branch(branches.state(offset)):
                 continue
@@ -388,30 +393,26 @@ class _Search:
 
     def _build_hits(self, found: Sequence[tuple[_Group, _LineMatch]]) -> Iterator[Hit]:
         """Turn matches into hits, and add facts that need another read of the file: branch, and tool of a result."""
-        open_files: dict[str, tuple[int, BranchMap, FileTexts]] = {}
-        try:
+        opened: dict[str, tuple[BranchMap, FileTexts]] = {}
+        with contextlib.ExitStack() as stores:
             for group, match in found:
                 summary = group.summary
-                if summary.path not in open_files:
+                if summary.ref not in opened:
+                    store = stores.enter_context(contextlib.closing(open_store(summary)))
                     try:
-                        descriptor = open_file(summary.path)
-                    except OSError:
+                        size = store.size()
+                    except SessionTreeError:
                         continue  # deleted meanwhile
-                    size = os.fstat(descriptor).st_size
                     branches = load_branches(self._index.store, group.file, summary, size)
-                    texts = FileTexts(summary.agent, summary.path, descriptor)
-                    open_files[summary.path] = descriptor, branches, texts
-                _, branches, texts = open_files[summary.path]
+                    opened[summary.ref] = branches, FileTexts(summary.agent, summary.ref, store)
+                branches, texts = opened[summary.ref]
                 text = match.found.text
                 tool = text.tool or texts.tool_of(text, match.offset)
                 yield self._hit(group, match, tool, branches.state(match.offset))
-        finally:
-            for descriptor, *_ in open_files.values():
-                os.close(descriptor)
 
     def _hit(self, group: _Group, match: _LineMatch, tool: str, state: BranchState) -> Hit:
         summary, line, found = group.summary, match.line, match.found
-        command = ("sessiontree", "show", summary.path, *(("--leaf", line.id) if line.id and state != "active" else ()))
+        command = ("sessiontree", "show", summary.ref, *(("--leaf", line.id) if line.id and state != "active" else ()))
         return Hit(
             session=summary,
             entry=line.id,

@@ -59,7 +59,8 @@ class IndexedFile(Struct, frozen=True, gc=False):
     size: int
     """Bytes whose lines are in the index."""
     modified: int
-    inode: int
+    identity: int
+    """The inode of a file (see `file_chunks.find_identity`)."""
     head: bytes
     edge: bytes
 

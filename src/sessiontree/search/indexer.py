@@ -9,6 +9,7 @@ One process writes at a time. Another one waits, and then finds little left to i
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
@@ -17,9 +18,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
+from sessiontree.dialects.texts import Line, Text
+from sessiontree.errors import SessionTreeError
 from sessiontree.library.cache import transaction
+from sessiontree.library.session_store import open_store
 from sessiontree.library.summary import Summary
-from sessiontree.search.file_chunks import CHUNK_BITS, bytes_before, head_hash, iter_lines, open_file, read_at
+from sessiontree.search.file_chunks import CHUNK_BITS, as_file, bytes_before, find_identity, head_hash, iter_lines
 from sessiontree.search.index_db import (
     IndexedFile,
     IndexStore,
@@ -29,8 +33,8 @@ from sessiontree.search.index_db import (
     store_next_file_number,
 )
 from sessiontree.search.text_extractor import read_line
-from sessiontree.search.texts import Line, Text, joined_texts
-from sessiontree.search.tokenizer import Terms, folded
+from sessiontree.search.tokenizer import Terms, folded, joined_texts
+from sessiontree.stores.contract import SessionStore, read_bytes
 
 if TYPE_CHECKING:
     from sessiontree.dialects.contract import Dialect
@@ -75,7 +79,7 @@ class Index:
         known = self.store.indexed_files() if known is None else known
         found: list[Pending] = []
         for summary in sessions:
-            before = known.get(summary.path)
+            before = known.get(summary.ref)
             if before is None:
                 found.append(Pending(summary, 0, None))
             elif before.size != summary.size or before.modified != summary.modified or before.agent != summary.agent:
@@ -103,7 +107,7 @@ class Index:
 
     def _forget(self, database: sqlite3.Connection, sessions: Sequence[Summary]) -> None:
         """Drop deleted files. When most rows belong to no file any more, drop everything."""
-        paths = {summary.path for summary in sessions}
+        paths = {summary.ref for summary in sessions}
         gone = [known for known in self.store.indexed_files().values() if known.path not in paths]
         if gone:
             with transaction(database):
@@ -132,27 +136,26 @@ class _Writer:
         self._next = next_file_number(database)
         self._replaced: list[IndexedFile] = []
         self._rows: list[tuple[int, bytes]] = []
-        self._files: dict[str, tuple[Pending, int, os.stat_result, bytes, bytes, int]] = {}
+        self._files: dict[str, tuple[Pending, int, int, bytes, bytes, int]] = {}
 
     def read(self, file: Pending) -> None:
-        """Index the new lines of a file; an unreadable one is skipped."""
-        try:
-            descriptor = open_file(file.summary.path)
-        except OSError:
-            return
-        try:
-            self._read_file(file, descriptor)
-        finally:
-            os.close(descriptor)
+        """Index the new lines of a session; an unreadable one is skipped."""
+        with contextlib.closing(open_store(file.summary)) as store:
+            try:
+                identity = find_identity(file.summary)
+                size = store.size()
+                head = head_hash(store, size)
+            except (SessionTreeError, OSError):
+                return
+            self._read_lines(file, store, identity, size, head)
 
-    def _read_file(self, file: Pending, descriptor: int) -> None:
-        path, stat = file.summary.path, os.fstat(descriptor)
+    def _read_lines(self, file: Pending, store: SessionStore, identity: int, size: int, head: bytes) -> None:
+        path = file.summary.ref
         number = self._number(file)
-        head = head_hash(descriptor, stat.st_size)
-        texts_of_file = FileTexts(file.summary.agent, path, descriptor)
+        texts_of_file = FileTexts(file.summary.agent, path, store)
         chunk_terms = _ChunkTerms(self._terms, self._rows, number)
         end = file.start
-        for offset, line in iter_lines(descriptor, file.start, min(stat.st_size, file.summary.size)):
+        for offset, line in iter_lines(store, file.start, min(size, file.summary.size)):
             if not line.endswith(b"\n") and not _is_complete(line):
                 break  # still being written: indexed with the next update
             chunk_terms.add(offset >> CHUNK_BITS, texts_of_file.texts(line, offset))
@@ -160,10 +163,10 @@ class _Writer:
             self._unwritten += len(line)
             if self._unwritten > _STEP:
                 chunk_terms.finish()
-                self._files[path] = (file, number, stat, head, bytes_before(descriptor, end), end)
+                self._files[path] = (file, number, identity, head, bytes_before(store, end), end)
                 self.commit()
         chunk_terms.finish()
-        self._files[path] = (file, number, stat, head, bytes_before(descriptor, end), end)
+        self._files[path] = (file, number, identity, head, bytes_before(store, end), end)
 
     def _number(self, file: Pending) -> int:
         """The number of a file; a new one if it was replaced. Stored by the next commit."""
@@ -186,8 +189,8 @@ class _Writer:
                 store_next_file_number(database, self._next)
             # Sorted: FTS5 flushes its buffer when a row number is not larger than the last one.
             database.executemany("INSERT INTO terms(rowid, text) VALUES(?, ?)", sorted(self._rows))
-            for path, (file, number, stat, head, edge, end) in self._files.items():
-                row = (number, path, file.summary.agent, end, file.summary.modified, stat.st_ino, head, edge)
+            for path, (file, number, identity, head, edge, end) in self._files.items():
+                row = (number, path, file.summary.agent, end, file.summary.modified, identity, head, edge)
                 database.execute("INSERT OR REPLACE INTO files VALUES(?, ?, ?, ?, ?, ?, ?, ?)", row)
         self._replaced.clear()
         self._rows.clear()
@@ -234,10 +237,10 @@ class _ChunkTerms:
 class FileTexts:
     """Extracts texts of one file's lines, including blobs, and finds the tool that a result belongs to."""
 
-    def __init__(self, dialect: Dialect | str, path: str, descriptor: int) -> None:
+    def __init__(self, dialect: Dialect | str, path: str, store: SessionStore) -> None:
         self._dialect = dialect
         self._path = path
-        self._descriptor = descriptor
+        self._store = store
         self._tools: dict[str, str] = {}
 
     def texts(self, line: bytes, offset: int, *, tools: bool = True) -> list[Line]:
@@ -255,7 +258,6 @@ class FileTexts:
         return self._find_tool_before(text.call, offset) if text.call else ""
 
     def _blob(self, name: str) -> bytes | None:
-        from sessiontree.errors import SessionTreeError
         from sessiontree.library.roots import dialect_named
         from sessiontree.stores.blobs import FileBlobs
 
@@ -278,7 +280,8 @@ class FileTexts:
     def _find_tool_before(self, call: str, offset: int) -> str:
         """Find the name of a tool in the lines before; empty if the call is not within 256 KiB."""
         start = max(0, offset - _LOOK_BACK)
-        before = read_at(self._descriptor, start, offset - start)
+        with as_file(self._store, start) as file:  # no copy: this runs for most results of tools
+            before = file.read(offset - start)
         at = before.rfind(b'"' + call.encode("utf-8", "replace") + b'"')
         line = before[before.rfind(b"\n", 0, at) + 1 : before.find(b"\n", at)] if at >= 0 else b""
         texts = [text for found in read_line(line, self._dialect) for text in found.texts] if line else []
@@ -311,24 +314,21 @@ def _native_blobs(path: str) -> str:
 
 
 def _check_growth(summary: Summary, before: IndexedFile) -> Pending:
-    """Compare a changed file with its fingerprint: it either grew or was replaced."""
+    """Compare a changed session with its fingerprint: it either grew or was replaced."""
     try:
-        descriptor = open_file(summary.path)
-    except OSError:
+        with contextlib.closing(open_store(summary)) as store:
+            # Agents only append. The inode changes when a file is replaced, the first bytes when it is rewritten, and
+            # the bytes before the old end when it is truncated and continued differently. Then it is read from scratch.
+            is_same = (
+                summary.agent == before.agent
+                and find_identity(summary) == before.identity
+                and summary.size >= before.size
+                and head_hash(store, before.size) == before.head
+                and bytes_before(store, before.size) == before.edge
+                and (before.edge[-1:] in (b"\n", b"") or read_bytes(store, before.size, 1) in (b"\n", b""))
+            )
+    except (SessionTreeError, OSError):
         return Pending(summary, summary.size, before)
-    try:
-        # Agents only append. The inode changes when a file is replaced, the first bytes when it is rewritten, and the
-        # bytes before the old end when it is truncated and continued differently. Then it is read from scratch.
-        is_same = (
-            summary.agent == before.agent
-            and os.fstat(descriptor).st_ino == before.inode
-            and summary.size >= before.size
-            and head_hash(descriptor, before.size) == before.head
-            and bytes_before(descriptor, before.size) == before.edge
-            and (before.edge[-1:] in (b"\n", b"") or read_at(descriptor, before.size, 1) in (b"\n", b""))
-        )
-    finally:
-        os.close(descriptor)
     return Pending(summary, before.size if is_same else 0, before)
 
 

@@ -15,6 +15,7 @@ from functools import cached_property
 
 from msgspec import Struct
 
+from sessiontree.dialects.texts import Line, Text
 from sessiontree.search.indexer import FACET, facet_term
 from sessiontree.search.query import (
     And,
@@ -30,7 +31,6 @@ from sessiontree.search.query import (
     compile_regex,
     terms,
 )
-from sessiontree.search.texts import Line, Text
 from sessiontree.search.tokenizer import Folded, Unit, folded, is_word_boundary, units
 
 Span = tuple[int, int]

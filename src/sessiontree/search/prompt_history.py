@@ -22,7 +22,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sessiontree import paths
-from sessiontree.errors import StoreError
+from sessiontree.dialects import DEFAULT_DIALECT
+from sessiontree.errors import SessionTreeError, StoreError
 from sessiontree.library.cache import transaction
 from sessiontree.search import prompt_spool
 from sessiontree.search.prompt_db import connect, index_words, is_corruption, move_aside
@@ -33,7 +34,8 @@ from sessiontree.search.query_parser import parse
 from sessiontree.search.tokenizer import Unit, units
 
 if TYPE_CHECKING:
-    from sessiontree.library.library import Library, Progress
+    from sessiontree.library.library import Library
+    from sessiontree.library.scanner import Progress
     from sessiontree.library.summary import Summary
 
 T = TypeVar("T")
@@ -106,7 +108,7 @@ class PromptHistory:
         cwd: str | os.PathLike[str] = "",
         session: str = "",
         time: int | None = None,
-        agent: str = "native",
+        agent: str = DEFAULT_DIALECT,
     ) -> None:
         """Add a prompt. Never waits for another process; raises `WriteError` if it cannot be written."""
         where = os.fspath(cwd)
@@ -122,14 +124,16 @@ class PromptHistory:
         done = Imported()
         # Sessions first: forks copy times to the millisecond, while history files have slightly different times.
         sessions = sorted(
-            library.sessions(), key=lambda summary: (summary.created or summary.modified, summary.recency)
+            (summary for summary in library.sessions() if not library.is_volatile(summary)),
+            key=lambda summary: (summary.created or summary.modified, summary.recency),
         )
         for number, summary in enumerate(sessions, 1):
 
             def read_prompts(known: ReadPosition, summary: Summary = summary) -> tuple[SourcePrompts, ReadPosition]:
-                return read_session(summary.path, summary.agent, summary.id, summary.cwd, known)
+                return read_session(summary, known)
 
-            done = self._import(summary.path, read_prompts, done)
+            stamp = None if summary.is_line_file else (summary.size, summary.modified)
+            done = self._import(summary.ref, read_prompts, done, stamp)
             if progress is not None:
                 progress(number, len(sessions))
         for agent, path in history_files(library.roots):
@@ -143,19 +147,31 @@ class PromptHistory:
         return done
 
     def _import(
-        self, path: str, read: Callable[[ReadPosition], tuple[SourcePrompts, ReadPosition]], done: Imported
+        self,
+        path: str,
+        read: Callable[[ReadPosition], tuple[SourcePrompts, ReadPosition]],
+        done: Imported,
+        stamp: tuple[int, int] | None = None,
     ) -> Imported:
-        """Import one file if it changed; stores its prompts and the read position in one transaction."""
+        """Import one source if it changed; stores its prompts and the read position in one transaction.
+
+        `stamp` is size and time of a source that is not a file.
+        """
         try:
-            stat = os.stat(path)
+            if stamp is None:
+                stat = os.stat(path)
+                stamp = (stat.st_size, stat.st_mtime_ns)
             known = self._attempt(lambda database: _known_source(database, path))
-            if known is not None and known[:2] == (stat.st_size, stat.st_mtime_ns):
+            if known is not None and known[:2] == stamp:
                 return done
             found, position = read(ReadPosition(*known[2:]) if known is not None else ReadPosition())
         except OSError as error:
             self.notes.append(f"{path}: {error.strerror or error}; skipped")
             return Imported(done.added, done.sources, done.unreadable + 1)
-        row = (path, stat.st_size, stat.st_mtime_ns, position.end, position.edge)
+        except SessionTreeError as error:
+            self.notes.append(f"{error}; skipped")
+            return Imported(done.added, done.sources, done.unreadable + 1)
+        row = (path, *stamp, position.end, position.edge)
 
         def work(database: sqlite3.Connection) -> int:
             with transaction(database):

@@ -23,6 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree.core.ids import now_ms
+from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.errors import WriteError
 from sessiontree.library.summary import replace_surrogates
 from sessiontree.stores.atomic_files import write_all
@@ -68,7 +69,7 @@ def normalize_prompt(text: object) -> str:
 
 
 def remember(
-    home: str, prompt: str, *, cwd: str = "", session: str = "", time: int | None = None, agent: str = "native"
+    home: str, prompt: str, *, cwd: str = "", session: str = "", time: int | None = None, agent: str = DEFAULT_DIALECT
 ) -> None:
     """Spool a prompt unless it is empty; `time` defaults to now."""
     text = normalize_prompt(prompt)

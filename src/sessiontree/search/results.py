@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
+from sessiontree.library.session_store import open_store
 from sessiontree.library.summary import Summary
 from sessiontree.search.branch_state import BranchState
-from sessiontree.search.file_chunks import line_at, open_file
+from sessiontree.search.file_chunks import line_at
 from sessiontree.search.query import Query
 from sessiontree.search.snippets import Part
 
@@ -78,8 +79,5 @@ class Results(Iterator[Hit]):
 
 def read_hit(hit: Hit) -> bytes:
     """Read the line of a hit as it is in the file now."""
-    descriptor = open_file(hit.session.path)
-    try:
-        return line_at(descriptor, hit.offset)
-    finally:
-        os.close(descriptor)
+    with contextlib.closing(open_store(hit.session)) as store:
+        return line_at(store, hit.offset)

@@ -9,6 +9,7 @@ A semantic hit is read from the file like any other; its snippet has no marked m
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import time
@@ -20,20 +21,21 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree.core.context import milliseconds
-from sessiontree.errors import StoreError
+from sessiontree.dialects.texts import Line
+from sessiontree.errors import SessionTreeError, StoreError
 from sessiontree.library.roots import dialect_named
+from sessiontree.library.session_store import open_store
 from sessiontree.library.summary import Summary
 from sessiontree.search.branch_state import load_branches
 from sessiontree.search.embedder import Embedder, find_embedder, similarity
 from sessiontree.search.engine import HITS_PER_SESSION, Refresh, search
-from sessiontree.search.file_chunks import line_at, open_file
+from sessiontree.search.file_chunks import line_at
 from sessiontree.search.indexer import FileTexts, Index, Progress
 from sessiontree.search.matcher import Match, Matcher, RegexFinder
 from sessiontree.search.query import And, Expression, Not, Query, Regex, terms
 from sessiontree.search.results import Hit, Results
 from sessiontree.search.session_filter import select_sessions
 from sessiontree.search.snippets import snippet
-from sessiontree.search.texts import Line
 from sessiontree.search.vector_db import KINDS, Passage, Vectors, iter_passages
 
 if TYPE_CHECKING:
@@ -105,11 +107,11 @@ def fuse_rankings(by_words: Sequence[Hit], by_meaning: Sequence[Hit], per_sessio
     scores: dict[str, float] = {}
     found: dict[str, dict[int, Hit]] = {}
     for hits in (by_words, by_meaning):
-        ranks = {path: rank for rank, path in enumerate(dict.fromkeys(hit.session.path for hit in hits), 1)}
+        ranks = {path: rank for rank, path in enumerate(dict.fromkeys(hit.session.ref for hit in hits), 1)}
         for path, rank in ranks.items():
             scores[path] = scores.get(path, 0.0) + 1 / (_SMOOTHING + rank)
         for hit in hits:
-            found.setdefault(hit.session.path, {}).setdefault(hit.offset, hit)
+            found.setdefault(hit.session.ref, {}).setdefault(hit.offset, hit)
     recency = {path: next(iter(hits.values())).session.recency for path, hits in found.items()}
     ordered = sorted(scores, key=lambda path: (-scores[path], -recency[path]))
     return [
@@ -129,11 +131,11 @@ def _nearest_hits(
     progress: Progress | None,
 ) -> list[Hit]:
     vector = model.embed([words])[0]
-    sessions = {summary.path: summary for summary in select_sessions(library, query.filters, project)}
+    sessions = {summary.ref: summary for summary in select_sessions(library, query.filters, project)}
     try:
         with Vectors(library.environment, model) as vectors:
             if refresh != "none":
-                vectors.update(library.everything(), progress)
+                vectors.update(library.indexable(), progress)
             passages = vectors.nearest(vector, set(sessions), _SHORTLIST)
     except sqlite3.Error as error:
         raise StoreError(f"the vectors cannot be used ({error}); search without --semantic") from None
@@ -163,21 +165,19 @@ def _read_matches(
     read: list[tuple[Passage, Line, Match, list[str]]] = []
     for passage in passages:
         summary = sessions[passage.path]
-        try:
-            descriptor = open_file(summary.path)
-        except OSError:
-            continue  # deleted meanwhile
-        try:
-            texts = FileTexts(dialect_named(summary.agent), summary.path, descriptor)
-            for complete in texts.texts(line_at(descriptor, passage.offset), passage.offset):
+        with contextlib.closing(open_store(summary)) as store:
+            try:
+                raw = line_at(store, passage.offset)
+            except SessionTreeError:
+                continue  # deleted meanwhile
+            texts = FileTexts(dialect_named(summary.agent), summary.ref, store)
+            for complete in texts.texts(raw, passage.offset):
                 # Thinking and tool calls on the same line have no vector, so they must not be shown as the hit.
                 line = msgspec.structs.replace(complete, texts=[text for text in complete.texts if text.kind in KINDS])
                 pieces = list(iter_passages(line))
                 found = matcher.match(line) if pieces and _is_in_time(line, query) else None
                 if found is not None:
                     read.append((passage, line, found, pieces))
-        finally:
-            os.close(descriptor)
     vectors = iter(model.embed([piece for *_, pieces in read for piece in pieces]) if read else [])
     for passage, line, found, pieces in read:
         nearest = max(similarity(vector, next(vectors)) for _ in pieces)
@@ -200,7 +200,7 @@ def _build_hits(
         known = index.store.indexed_files()
         for near in matches:
             summary, line, found = sessions[near.passage.path], near.line, near.found
-            file = known[summary.path].file if summary.path in known else None
+            file = known[summary.ref].file if summary.ref in known else None
             state = load_branches(index.store, file, summary, summary.size).state(near.passage.offset)
             is_abandoned = state == "abandoned"
             if query.filters.branch == "active" and state != "active":
@@ -221,5 +221,5 @@ def _build_hits(
                 branch=state,
                 snippet=snippet(found.content, ()),
                 score=round(near.similarity, 4),
-                command=("sessiontree", "show", summary.path, *leaf),
+                command=("sessiontree", "show", summary.ref, *leaf),
             )

@@ -16,10 +16,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 
-from msgspec import Struct
+import msgspec
+from msgspec import Raw, Struct
+
+from sessiontree.dialects.texts import DECODE_ERRORS, all_strings
 
 MAX_WORD = 64
 """Significant length of a word. Longer ones are data, not words."""
@@ -35,6 +39,9 @@ CJK = (
     "\u3105-\u312f\u3131-\u318e\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff"
     "\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
+_rare_escape = re.compile(rb"\\[tu\\rbf]")
+_QUOTE = 0x22
+_decode_raws = msgspec.json.Decoder(dict[str, Raw]).decode
 _ascii_word = re.compile("[A-Za-z0-9_]+")
 _compound = re.compile(r"_|[a-z0-9][A-Z]|[A-Z][A-Z][a-z]")
 _compound_bytes = re.compile(rb"_|[a-z0-9][A-Z]|[A-Z][A-Z][a-z]")
@@ -52,6 +59,42 @@ _marks = re.compile(
 def _any_run() -> re.Pattern[str]:
     """Pattern of the runs in a text that is not ASCII. Compiled on demand, since that takes milliseconds."""
     return re.compile(f"(?P<cjk>[{CJK}]+)|(?P<word>[^\\W{CJK}]+)|(?P<symbol>[^\\w\\s])")
+
+
+def joined_texts(raws: Sequence[bytes]) -> tuple[bytes, bool]:
+    """Join texts as UTF-8 for the tokenizer. The flag is set if escapes are left that may be part of words.
+
+    Most escapes separate words. `\\n` is in nearly every text and is replaced by spaces here. The tokenizer
+    resolves the others, once for each distinct word that has one.
+    """
+    strings: list[bytes | Raw] = []
+    others: list[str] = []
+    for raw in raws:
+        if raw[0] == _QUOTE:
+            strings.append(raw)
+        elif (named := _strings_of(raw)) is not None:
+            strings += named
+        else:
+            others.append(all_strings(raw))
+    joined = b" ".join(strings)
+    is_escaped = _rare_escape.search(joined) is not None
+    if is_escaped:
+        joined = joined.replace(b"\\\\", b"  ")  # every backslash that is left now begins an escape
+    joined = joined.replace(b"\\n", b"  ")
+    if others:
+        joined += b" " + "\n".join(others).encode("utf-8", "replace").replace(b"\\", b" ")
+    return joined, is_escaped
+
+
+def _strings_of(raw: bytes) -> list[Raw] | None:
+    """The values of an object that holds only strings, as JSON; None for any other value."""
+    try:
+        named = _decode_raws(raw)
+    except DECODE_ERRORS:
+        return None
+    values = list(named.values())
+    is_other = any(memoryview(value)[0] != _QUOTE for value in values) or "type" in named
+    return None if is_other else values
 
 
 class Unit(Struct, frozen=True):

@@ -9,14 +9,14 @@ all combinations of case, and lines that have those are compared again.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from itertools import product
 from typing import TYPE_CHECKING
 
-from sessiontree.search.file_chunks import open_file, read_at
+from sessiontree.search.file_chunks import as_file
 from sessiontree.search.query import And, Expression, Or, Phrase, Word
 from sessiontree.search.tokenizer import units
+from sessiontree.stores.contract import SessionStore
 
 if TYPE_CHECKING:
     from ahocorasick_rs import BytesAhoCorasick
@@ -119,33 +119,23 @@ def _written(part: bytes) -> Iterator[bytes]:
     return map(bytes, product(*({letter, *bytes([letter]).upper()} for letter in part)))
 
 
-def scan_file(path: str, start: int, finder: Finder | None) -> Iterator[tuple[int, bytes]]:
-    """Scan a file from an offset on; yields matching lines with their offsets, or every line without a finder."""
-    try:
-        descriptor = open_file(path)
-    except OSError:
-        return
-    try:
-        yield from _scan(descriptor, start, finder)
-    finally:
-        os.close(descriptor)
-
-
-def _scan(descriptor: int, start: int, finder: Finder | None) -> Iterator[tuple[int, bytes]]:
+def scan_lines(store: SessionStore, start: int, finder: Finder | None) -> Iterator[tuple[int, bytes]]:
+    """Scan a session from an offset on; yields matching lines with their offsets, or every line without a finder."""
     offset = at = start
     held: list[bytes] = []
-    while block := read_at(descriptor, at, _BLOCK):
-        first = block.find(b"\n") + 1 if held else 0
-        last = block.rfind(b"\n") + 1
-        if last and held:
-            line = b"".join([*held, block[:first]])
-            yield from _fitting(line, 0, len(line), offset, finder)
-        if last:
-            yield from _fitting(block, first, last, at, finder)
-            held = []
-            offset = at + last
-        held.append(block[last:])
-        at += len(block)
+    with as_file(store, start) as file:
+        while block := file.read(_BLOCK):
+            first = block.find(b"\n") + 1 if held else 0
+            last = block.rfind(b"\n") + 1
+            if last and held:
+                line = b"".join([*held, block[:first]])
+                yield from _fitting(line, 0, len(line), offset, finder)
+            if last:
+                yield from _fitting(block, first, last, at, finder)
+                held = []
+                offset = at + last
+            held.append(block[last:])
+            at += len(block)
     line = b"".join(held)
     yield from _fitting(line, 0, len(line), offset, finder)
 

@@ -15,13 +15,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
+from sessiontree.dialects.texts import Line
+from sessiontree.errors import SessionTreeError
 from sessiontree.library.roots import dialect_named
+from sessiontree.library.session_store import open_store
 from sessiontree.library.summary import Summary
 from sessiontree.search.embedder import Embedder, signs
-from sessiontree.search.file_chunks import bytes_before, head_hash, iter_lines, open_file
+from sessiontree.search.file_chunks import bytes_before, head_hash, iter_lines
 from sessiontree.search.index_db import index_path, is_corruption
 from sessiontree.search.indexer import FileTexts, Progress
-from sessiontree.search.texts import Line
+from sessiontree.stores.contract import SessionStore
 
 KINDS = frozenset({"title", "label", "summary", "prompt", "answer"})
 """Kinds of text that get a vector; tool output is found by its words."""
@@ -87,20 +90,20 @@ class Vectors:
     def update(self, sessions: Sequence[Summary], progress: Progress | None = None) -> None:
         """Embed new lines, one transaction per file, and forget deleted files."""
         known = {row.path: row for row in self._rows()}
-        gone = known.keys() - {summary.path for summary in sessions}
+        gone = known.keys() - {summary.ref for summary in sessions}
         with self._database:
             self._database.executemany("DELETE FROM passages WHERE path = ?", [(path,) for path in gone])
-        waiting = [summary for summary in sessions if not _is_same(summary, known.get(summary.path))]
+        waiting = [summary for summary in sessions if not _is_same(summary, known.get(summary.ref))]
         total, done = sum(summary.size for summary in waiting), 0
         for summary in waiting:
-            row = self._read(summary, known.get(summary.path))
+            row = self._read(summary, known.get(summary.ref))
             if row is not None:
                 values = (row.path, row.size, row.modified, row.head, row.edge, row.width, row.offsets, row.signs)
                 with self._database:
                     self._database.execute("INSERT OR REPLACE INTO passages VALUES(?, ?, ?, ?, ?, ?, ?, ?)", values)
             done += summary.size
             if progress is not None:
-                progress(done, total, summary.path)
+                progress(done, total, summary.ref)
 
     def nearest(self, vector: Sequence[float], paths: set[str], most: int) -> list[Passage]:
         """The passages with the smallest distance, one per line."""
@@ -125,20 +128,19 @@ class Vectors:
         return [_Row(*row) for row in self._database.execute("SELECT * FROM passages ORDER BY path")]
 
     def _read(self, summary: Summary, before: _Row | None) -> _Row | None:
-        try:
-            descriptor = open_file(summary.path)
-        except OSError:
-            return None
-        try:
-            kept = before if before is not None and _is_same_file(descriptor, summary, before) else None
-            size = min(os.fstat(descriptor).st_size, summary.size)
-            texts = FileTexts(dialect_named(summary.agent), summary.path, descriptor)
+        with contextlib.closing(open_store(summary)) as store:
+            try:
+                kept = before if before is not None and _is_same_file(store, summary, before) else None
+                size = min(store.size(), summary.size)
+            except SessionTreeError:
+                return None
+            texts = FileTexts(dialect_named(summary.agent), summary.ref, store)
             offsets, packed = array("Q"), bytearray(kept.signs if kept else b"")
             offsets.frombytes(kept.offsets if kept else b"")
             width = kept.width if kept else 0
             end = kept.size if kept else 0
             batch: list[tuple[int, str]] = []
-            for offset, raw in iter_lines(descriptor, end, size):
+            for offset, raw in iter_lines(store, end, size):
                 if not raw.endswith(b"\n"):
                     break  # still being written
                 end = offset + len(raw)
@@ -149,10 +151,8 @@ class Vectors:
                     batch = []
             if batch:
                 width = self._pack(batch, offsets, packed)
-            head, edge = head_hash(descriptor, end), bytes_before(descriptor, end)
-            return _Row(summary.path, end, summary.modified, head, edge, width, offsets.tobytes(), bytes(packed))
-        finally:
-            os.close(descriptor)
+            head, edge = head_hash(store, end), bytes_before(store, end)
+            return _Row(summary.ref, end, summary.modified, head, edge, width, offsets.tobytes(), bytes(packed))
 
     def _pack(self, batch: Sequence[tuple[int, str]], offsets: array[int], packed: bytearray) -> int:
         vectors = self._embedder.embed([piece for _, piece in batch])
@@ -201,10 +201,10 @@ def _is_same(summary: Summary, row: _Row | None) -> bool:
     return row is not None and row.size == summary.size and row.modified == summary.modified
 
 
-def _is_same_file(descriptor: int, summary: Summary, row: _Row) -> bool:
+def _is_same_file(store: SessionStore, summary: Summary, row: _Row) -> bool:
     """Whether a file is the one that was indexed and only grew."""
     return (
         summary.size >= row.size
-        and head_hash(descriptor, row.size) == row.head
-        and bytes_before(descriptor, row.size) == row.edge
+        and head_hash(store, row.size) == row.head
+        and bytes_before(store, row.size) == row.edge
     )

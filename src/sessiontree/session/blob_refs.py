@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import binascii
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any, Literal
 
 from sessiontree.core.jsonio import parse_json, render_json
+from sessiontree.errors import DamagedError
+from sessiontree.stores.contract import BlobStore
 
 LargeContent = Literal["blobs", "truncate", "inline"]
 """How large content is written: to blobs, truncated, or unchanged in its line."""
@@ -27,6 +30,7 @@ BLOB_POINTERS = "sessiontreeBlobs"
 
 _PASTED = "/config/pastedImageMap/"
 _REFERENCE = r"blob:sha256:([0-9a-f]{64})\Z"
+_REFERENCES = re.compile(rb"blob:sha256:([0-9a-f]{64})")
 
 Put = Callable[[bytes], str]
 Get = Callable[[str], bytes | None]
@@ -39,14 +43,23 @@ def may_hold_large_content(line: bytes) -> bool:
     )
 
 
-def externalize(fields: dict[str, Any], put: Put) -> dict[str, Any]:
-    """Copy an entry with its large content moved to blobs."""
+def externalize(fields: dict[str, Any], put: Put, notice: str | None = None) -> dict[str, Any]:
+    """Copy an entry with its large content moved to blobs.
+
+    With a notice, only images are moved: the client resolves no references in text. Longer text is truncated and ends
+    with the notice, as the client itself writes it; the number of lines next to it is counted again.
+    """
     copy: dict[str, Any] = parse_json(render_json(fields))
     pointers: list[str] = []
     for container, key, text, pointer in _iter_strings(copy):
         image = _base64_bytes(text) if _is_image_data(container, key) and len(text) >= IMAGE_CHARACTERS else None
         if image is not None:
             container[key] = PREFIX + put(image)
+        elif notice is not None and not pointer.startswith("/config/"):
+            if len(text) > STRING_CHARACTERS:
+                container[key] = text[: STRING_CHARACTERS - len(notice)] + notice
+                if key == "content" and isinstance(container, dict) and "lineCount" in container:
+                    container["lineCount"] = container[key].count("\n") + 1
         elif len(text) > STRING_CHARACTERS or (len(text) >= IMAGE_CHARACTERS and pointer.startswith(_PASTED)):
             container[key] = PREFIX + put(text.encode("utf-8", "surrogatepass"))
             pointers.append(pointer)
@@ -63,6 +76,17 @@ def truncate(fields: dict[str, Any]) -> dict[str, Any]:
             notice = f"\n\n[sessiontree left out {len(text) - STRING_CHARACTERS:,} or more characters here]"
             container[key] = text[: STRING_CHARACTERS - len(notice)] + notice
     return copy
+
+
+def copy_blobs(lines: Iterable[bytes], source: BlobStore, target: BlobStore) -> Iterator[bytes]:
+    """Pass lines on and copy the blobs they refer to from one store to another, except missing and damaged ones."""
+    for line in lines:
+        for name in _REFERENCES.findall(line):
+            with suppress(DamagedError):
+                content = source.get(name.decode())
+                if content is not None:
+                    target.put(content)
+        yield line
 
 
 def restore(fields: dict[str, Any], get: Get) -> dict[str, Any]:

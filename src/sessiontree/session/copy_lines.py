@@ -26,7 +26,7 @@ def forked_lines(journal: Journal, header: Header, leaf: int | None, title: str 
         large_content=header.large_content,
     )
     dialect = journal.dialect
-    if not dialect.one_line_per_entry:
+    if not dialect.traits.one_line_per_entry:
         yield from (line + b"\n" for line in dialect.encode_fork(journal, leaf, start))
         return
     yield from (line + b"\n" for line in dialect.encoder(start).prologue())
@@ -54,7 +54,7 @@ def migrated_lines(journal: Journal) -> Iterator[bytes]:
     """All lines of the file in the current version; unreadable ones stay in place, unchanged."""
     entries = {journal.span(node).start: node for node in range(len(journal))}
     fragments = {fragment.start: fragment.raw for fragment in journal.fragments}
-    yield render_json({**journal.header_fields, "version": journal.dialect.version}) + b"\n"
+    yield render_json({**journal.header_fields, "version": journal.dialect.traits.version}) + b"\n"
     for start in sorted({*entries, *fragments}):
         if start in entries:
             yield from _current_lines(journal, [entries[start]])
@@ -64,7 +64,7 @@ def migrated_lines(journal: Journal) -> Iterator[bytes]:
 
 def _current_lines(journal: Journal, nodes: Sequence[int]) -> Iterator[bytes]:
     """Lines of entries with LF, migrated if the file has an older version."""
-    is_current = journal.version == journal.dialect.version
+    is_current = journal.version == journal.dialect.traits.version
     for node, raw in zip(nodes, journal.iter_raw(nodes), strict=True):
         yield (raw if is_current else _migrated(journal, node, raw)) + b"\n"
 

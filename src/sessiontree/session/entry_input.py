@@ -66,6 +66,18 @@ def _check_entry(body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return kind, body
 
 
+def parse_timestamp(text: str | None) -> str | None:
+    """Return a time in ISO 8601 unchanged; `InvalidEntryError` for any other text."""
+    if text is not None:
+        from datetime import datetime  # few callers choose the time of an entry
+
+        try:
+            datetime.fromisoformat(text)
+        except ValueError:
+            raise InvalidEntryError(f"{text[:80]!r} is not a time such as 2026-02-16T10:20:30.000Z") from None
+    return text
+
+
 def ends_turn(kind: str, fields: Mapping[str, Any]) -> bool:
     """Whether an entry ends a turn: a user message, or an assistant message that calls no tool."""
     if kind != "message":

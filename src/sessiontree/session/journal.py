@@ -18,18 +18,23 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from sessiontree.core.entries import Compaction, Entry, Fragment, Header, Problem
-from sessiontree.core.jsonio import parse_json, render_json
+from sessiontree.core.entries import Compaction, Entry, Fragment, Header, Problem, Unknown
+from sessiontree.core.jsonio import parse_json, parse_object, render_json
 from sessiontree.core.lines import Block, iter_blocks, iter_lines, line_ends
 from sessiontree.core.tree import Tree, TreeProblem
-from sessiontree.dialects.contract import Dialect, Envelope, is_metadata_id, metadata_id
+from sessiontree.dialects.contract import PREVIOUS, UPDATE, Columns, Dialect, Envelope, is_metadata_id, metadata_id
 from sessiontree.errors import DamagedError, ReplacedError, StoreError
 from sessiontree.session.blob_refs import PREFIX, restore
 from sessiontree.session.line_offsets import LineOffsets, LineSpan
-from sessiontree.stores.contract import BlobStore, Store, read_bytes, read_into
+from sessiontree.stores.contract import BlobStore, SessionStore, read_bytes, read_into
 
 if TYPE_CHECKING:
     from sessiontree.core.salvage import Piece
+
+_STATE_TYPES = frozenset({"model_change", "thinking_level_change", "mode_change", "ttsr_injection"})
+"""Types that every context needs from all over the path. Their few short lines stay in memory: reading each would be
+a round trip to the store."""
+_MAX_STATE_LINE = 1024
 
 _OPEN, _CLOSE = b"{}"
 _BLOB_PREFIX = PREFIX.encode()
@@ -50,7 +55,7 @@ _TREE_PROBLEM_ACTIONS = {
 class Journal:
     """The indexed lines of one session."""
 
-    def __init__(self, store: Store, dialect: Dialect, blobs: BlobStore | None = None) -> None:
+    def __init__(self, store: SessionStore, dialect: Dialect, blobs: BlobStore | None = None) -> None:
         self.store = store
         self.dialect = dialect
         self.blobs = blobs
@@ -62,10 +67,16 @@ class Journal:
         self.header_span: LineSpan | None = None
         self.tree = Tree()
         self.types: list[str] = []
+        self._updates: dict[int, int] = {}
+        """Entry -> the last line that repeats its id, where that means a new version of the entry."""
+        self._has_implied_parents = False
+        """Whether the parents of some entries are not on their lines, but those before them."""
         self.notes: dict[int, object] = {}
         """The dialect's summaries of lines, created while decoding blocks."""
         self.own_customs: list[int] = []
         """The `custom` entries that sessiontree itself may have written; a search can skip all others."""
+        self._state_lines: dict[int, bytes] = {}
+        """The lines of `_STATE_TYPES` that were read for indexing."""
         self.fragments: list[Fragment] = []
         self.size = 0
         """Number of indexed bytes."""
@@ -91,7 +102,7 @@ class Journal:
 
     @property
     def version(self) -> int:
-        return self.header.version if self.header else self.dialect.version
+        return self.header.version if self.header else self.dialect.traits.version
 
     # Indexing lines
 
@@ -134,20 +145,26 @@ class Journal:
     def _index_block(self, block: Block) -> None:
         ends = line_ends(block.buffer, block.size)
         well_formed = block.whole and _has_one_object_per_line(block.buffer, ends)
-        columns = self.dialect.decode_block(block.data) if well_formed else None
+        columns = self.dialect.decode_block(block.data, len(self.types)) if well_formed else None
         if columns is not None and len(columns.ids) == len(ends):
+            if self.dialect.traits.repeated_id_updates:
+                columns = self._find_updates(columns)
             if not block.buffer.isascii():
                 self._unchecked_blocks.append((block.start, block.size, self._lines + 1))
             self._offsets.add_block(block.start, self._lines + 1, ends)
-            ids = columns.ids
+            ids, parents = columns.ids, columns.parents
+            if PREVIOUS in parents:
+                parents = self._resolve_previous(ids, parents)
             if "" in ids:
                 ids = [id or metadata_id(node) for node, id in enumerate(ids, len(self.types))]
             if columns.notes:
                 self.notes.update(enumerate(columns.notes, len(self.types)))
+            if not _STATE_TYPES.isdisjoint(columns.types):
+                self._keep_state_lines(block.buffer, ends, columns.types)
             if "custom" in columns.types:
                 self._find_own_customs(block.buffer, ends, columns.types)
             self.types += columns.types
-            self.tree.extend(ids, columns.parents)
+            self.tree.extend(ids, parents)
             if block.buffer[ends[0] - 2 : ends[0]] == b"\r\n":
                 self._report_once("crlf", self._lines + 1, block.start, block.start + ends[0] - 1, "read as LF")
         else:
@@ -156,11 +173,49 @@ class Journal:
         self.size = block.end
         self.tail_is_open = not block.whole
 
+    def _find_updates(self, columns: Columns) -> Columns:
+        """Turn lines that repeat the id of an earlier entry into metadata lines that hold its new content."""
+        first, types, ids = len(self.types), list(columns.types), list(columns.ids)
+        new: dict[str, int] = {}
+        for at, id in enumerate(columns.ids):
+            place = new.get(id, self.tree.node_of.get(id))
+            if not id or place is None:
+                new[id] = first + at
+                continue
+            if place < first:
+                self.types[place] = types[at]
+            else:
+                types[place - first] = types[at]
+            types[at], ids[at] = UPDATE, ""
+            self._updates[place] = first + at
+            self.notes.pop(place, None)
+        is_changed = ids != columns.ids
+        return Columns(types, ids, columns.parents, () if is_changed else columns.notes)
+
+    def _resolve_previous(self, ids: Sequence[str], parents: Sequence[str | None]) -> list[str | None]:
+        """Replace `PREVIOUS` by the id of the entry before each line."""
+        self._has_implied_parents = True
+        previous = self._last_entry_id()
+        resolved: list[str | None] = []
+        for id, parent in zip(ids, parents, strict=True):
+            resolved.append(parent if parent != PREVIOUS else previous if id else None)
+            previous = id or previous
+        return resolved
+
+    def _last_entry_id(self) -> str | None:
+        return next((id for id in reversed(self.tree.ids) if not is_metadata_id(id)), None)
+
     def _find_own_customs(self, buffer: bytearray, ends: list[int], types: Sequence[str]) -> None:
         starts, known = [0, *ends], len(self.types)
         for at, kind in enumerate(types):
             if kind == "custom" and buffer.find(_OWN_PREFIX, starts[at], ends[at]) >= 0:
                 self.own_customs.append(known + at)
+
+    def _keep_state_lines(self, buffer: bytearray, ends: list[int], types: Sequence[str]) -> None:
+        starts, known = [0, *ends], len(self.types)
+        for at, kind in enumerate(types):
+            if kind in _STATE_TYPES and ends[at] - starts[at] <= _MAX_STATE_LINE:
+                self._state_lines[known + at] = bytes(buffer[starts[at] : ends[at] - 1])
 
     def _index_lines(self, block: Block, ends: Sequence[int]) -> None:
         start = 0
@@ -236,47 +291,55 @@ class Journal:
 
     def _index_record(self, number: int, start: int, raw: bytes, fields: dict[str, Any]) -> bool:
         """Index one record; False when it is neither an entry nor a header."""
-        if self.dialect.is_header(fields):
-            if self.header is None:
-                self._index_header(number, start, raw, fields)
-            else:
-                self._keep_fragment(number, start, raw, "second-header", "kept as a fragment; the first header is used")
-            return True
-        envelope = self.dialect.envelope(fields)
-        if not envelope.type or not (envelope.id or envelope.is_metadata or self.dialect.is_record(fields)):
+        decoded = self.dialect.decode_line(fields, len(self.types))
+        if decoded is None:
             return False
-        if envelope.is_metadata:
-            self._add(number, start, len(raw), Envelope(envelope.type, metadata_id(len(self.types)), None))
-            return True
-        envelope = self._with_id(number, start, raw, envelope, fields)
-        if envelope.parent == "":
-            self._report(number, start, start + len(raw), "empty-parent", "read as a root")
-            envelope = Envelope(envelope.type, envelope.id, None)
-        if envelope.type == "custom" and _OWN_PREFIX in raw:
-            self.own_customs.append(len(self.types))
-        self._add(number, start, len(raw), envelope)
+        if isinstance(decoded, Envelope):
+            self._index_entry(number, start, raw, decoded)
+        elif self.header is None:
+            self._index_header(number, start, raw, fields, decoded)
+        else:
+            self._keep_fragment(number, start, raw, "second-header", "kept as a fragment; the first header is used")
         return True
 
-    def _index_header(self, number: int, start: int, raw: bytes, fields: dict[str, Any]) -> None:
-        self.header = self.dialect.header(fields)
+    def _index_entry(self, number: int, start: int, raw: bytes, envelope: Envelope) -> None:
+        kind, parent = envelope.type, envelope.parent
+        if envelope.is_metadata:
+            self._add(number, start, len(raw), kind, metadata_id(len(self.types)), None)
+            return
+        id = envelope.id or self._generate_id(number, start, raw)
+        if self.dialect.traits.repeated_id_updates and id in self.tree.node_of:
+            place = self.tree.node_of[id]
+            self._updates[place], self.types[place] = len(self.types), intern(kind)
+            self._add(number, start, len(raw), UPDATE, metadata_id(len(self.types)), None)
+            return
+        if parent == PREVIOUS:
+            parent, self._has_implied_parents = self._last_entry_id(), True
+        elif parent == "":
+            self._report(number, start, start + len(raw), "empty-parent", "read as a root")
+            parent = None
+        if kind == "custom" and _OWN_PREFIX in raw:
+            self.own_customs.append(len(self.types))
+        if kind in _STATE_TYPES and len(raw) <= _MAX_STATE_LINE:
+            self._state_lines[len(self.types)] = raw
+        self._add(number, start, len(raw), kind, id, parent)
+
+    def _index_header(self, number: int, start: int, raw: bytes, fields: dict[str, Any], header: Header) -> None:
+        self.header = header
         self.header_fields = fields
         end = start + len(raw)
         self.header_span = LineSpan(start, end, number)
         if any(not is_metadata_id(id) for id in self.tree.ids):
             self._report(number, start, end, "late-header", "read as the header, although entries come before it")
-        if self.header.version > self.dialect.version:
-            self._report(number, start, end, "newer-version", f"version {self.header.version} is opened read-only")
-        elif self.header.version < self.dialect.version:
-            self._report(
-                number, start, end, "old-version", f"version {self.header.version} is read as {self.dialect.version}"
-            )
+        version, newest = header.version, self.dialect.traits.version
+        if version > newest:
+            self._report(number, start, end, "newer-version", f"version {version} is opened read-only")
+        elif version < newest:
+            self._report(number, start, end, "old-version", f"version {version} is read as {newest}")
 
-    def _with_id(self, number: int, start: int, raw: bytes, envelope: Envelope, fields: dict[str, Any]) -> Envelope:
+    def _generate_id(self, number: int, start: int, raw: bytes) -> str:
         """Generate an id for an entry without one."""
-        # Derived from the bytes and the position, so that the same file always gives the same id. If the line has no
-        # parent field either, as in version 1, the parent is the entry before it.
-        if envelope.id:
-            return envelope
+        # Derived from the bytes and the position, so that the same file always gives the same id.
         import hashlib  # slow to import, and rarely needed
 
         if self.header is None or self.header.version >= 2:
@@ -288,15 +351,12 @@ class Journal:
         id = hashlib.blake2b(salt + raw, digest_size=4).hexdigest()
         while id in self.tree.node_of:
             id = hashlib.blake2b(id.encode() + raw, digest_size=4).hexdigest()
-        parent = envelope.parent
-        if self.dialect.parent_key not in fields:
-            parent = next((id for id in reversed(self.tree.ids) if not is_metadata_id(id)), None)
-        return Envelope(envelope.type, id, parent)
+        return id
 
-    def _add(self, number: int, start: int, size: int, envelope: Envelope) -> None:
+    def _add(self, number: int, start: int, size: int, kind: str, id: str, parent: str | None) -> None:
         self._offsets.add_line(start, start + size, number)
-        self.types.append(intern(envelope.type))
-        self.tree.append(envelope.id, envelope.parent)
+        self.types.append(intern(kind))
+        self.tree.append(id, parent)
 
     def index_appended(self, size: int, kind: str, id: str, parent: str | None) -> None:
         """Index a line of `size` bytes, LF included, that this process has just appended."""
@@ -340,7 +400,7 @@ class Journal:
         """Problems found so far, in file order."""
         self._check_encoding()
         found = [*self._problems, *map(self._tree_problem, self.tree.problems()), *self._body_problems.values()]
-        if self.header is None and self.dialect.has_header:
+        if self.header is None and self.dialect.traits.has_header:
             found.append(Problem(1, 0, 0, "no-header", "opened read-only; the entries are read"))
         return sorted(found, key=lambda problem: (problem.start, problem.end, problem.kind))
 
@@ -367,12 +427,21 @@ class Journal:
             raise ReplacedError(f"{self.store.location}: truncated while it was open. Open it again.")
 
     def span(self, node: int) -> LineSpan:
-        """Byte range and line number of an entry."""
+        """Byte range and line number of an entry. An entry with new versions keeps the line it first had."""
         return self._offsets.span(node)
 
     def iter_raw(self, nodes: Sequence[int]) -> Iterator[bytes]:
-        """Iterate over the raw lines of some entries, without LF, in the given order."""
-        return self._offsets.iter_raw(nodes, self._read_into)
+        """Iterate over the raw lines of some entries, without LF, in the given order; of each, its last version."""
+        if self._updates:
+            nodes = [self._updates.get(node, node) for node in nodes]
+        return self.iter_lines(nodes)
+
+    def iter_lines(self, nodes: Sequence[int]) -> Iterator[bytes]:
+        """Like `iter_raw`, but of each entry the line at its own place, which may be an earlier version."""
+        kept = self._state_lines
+        missing = [node for node in nodes if node not in kept] if kept else nodes
+        read = self._offsets.iter_raw(missing, self._read_into)
+        return read if len(missing) == len(nodes) else (kept[node] if node in kept else next(read) for node in nodes)
 
     def sizes(self) -> list[int]:
         """Size of each entry's line in bytes."""
@@ -380,19 +449,22 @@ class Journal:
 
     def entries(self, nodes: Sequence[int]) -> list[Entry]:
         """Entries of some nodes, in the given order."""
-        parse, may_refer = self.dialect.parse, self.dialect.may_refer_to_blobs
-        entries = []
+        parse, may_refer = self.dialect.parse, self.dialect.traits.may_refer_to_blobs
+        entries: list[Entry] = []
         for node, raw in zip(nodes, self.iter_raw(nodes), strict=True):
+            if self._updates and self.types[node] == UPDATE:
+                entries.append(Unknown(kind=UPDATE, fields=self.fields_of(raw)))
+                continue
             refers = may_refer and _BLOB_PREFIX in raw
             entry = parse(render_json(self._resolve_blobs(node, raw)) if refers else raw)
-            is_complete = entry.id and not isinstance(entry, Compaction)
+            is_complete = entry.id and not self._has_implied_parents and not isinstance(entry, Compaction)
             entries.append(entry if is_complete else self._fill_in(entry, node, raw))
         return entries
 
     def _fill_in(self, entry: Entry, node: int, raw: bytes) -> Entry:
-        """Set fields that depend on a line's position: a generated id, a first kept entry given by number."""
+        """Set fields that depend on a line's position: an id and a parent, a first kept entry given by number."""
         id = self.tree.ids[node]
-        if not entry.id and not is_metadata_id(id):  # the line has no id, so one was generated
+        if (not entry.id or self._has_implied_parents) and not is_metadata_id(id):
             parent = self.tree.parent(node)
             parent_id = None if parent is None else self.tree.ids[parent]
             entry = msgspec.structs.replace(entry, id=id, parent_id=parent_id)
@@ -414,7 +486,7 @@ class Journal:
     def resolved_fields(self, nodes: Sequence[int]) -> Iterator[dict[str, Any]]:
         """Decoded lines of some entries, with blob references replaced by their content."""
         for node, raw in zip(nodes, self.iter_raw(nodes), strict=True):
-            refers = self.dialect.may_refer_to_blobs and _BLOB_PREFIX in raw
+            refers = self.dialect.traits.may_refer_to_blobs and _BLOB_PREFIX in raw
             yield self._resolve_blobs(node, raw) if refers else self.fields_of(raw)
 
     def raw_lines(self) -> Iterator[bytes]:
@@ -429,11 +501,7 @@ class Journal:
 
     def fields_of(self, raw: bytes) -> dict[str, Any]:
         """Decode a line, with blob references; empty if it is not an object."""
-        try:
-            fields = parse_json(raw)
-        except ValueError:
-            return {}
-        return fields if isinstance(fields, dict) else {}
+        return parse_object(raw)
 
     def _resolve_blobs(self, node: int, raw: bytes) -> dict[str, Any]:
         def get(name: str) -> bytes | None:

@@ -20,7 +20,9 @@ from sessiontree.core.lines import BLOCK_SIZE
 ReadInto: TypeAlias = Callable[[int, memoryview], None]
 """Fills a view with bytes of the store at an offset."""
 
-_MAX_JOINT_READ = 1 << 20
+_MAX_JOINT_READ = 2 << 20
+_MAX_GAP = 1 << 18
+"""Largest range of bytes that is read in vain, to save a read."""
 _UINT32_LIMIT = 1 << 32
 
 
@@ -102,38 +104,70 @@ class LineOffsets:
         """Iterate over the bytes of some entries in the given order, without LF; neighbors are read together."""
         # `read_into` is a method of the journal that holds this object. It is passed in each time, because storing it
         # would create a reference cycle, and closed journals would stay in memory until the garbage collector runs.
-        buffer = bytearray()  # reused for all blocks: fresh memory costs a page fault per page
+        buffer = bytearray()  # reused for all reads: fresh memory costs a page fault per page
+        for group in _joined(self._iter_groups(nodes)):
+            start, size = group[0].start, group[-1].end - group[0].start
+            if len(buffer) < size or len(buffer) > 2 * max(size, _MAX_JOINT_READ):
+                buffer.clear()  # so that never two are in memory
+                buffer = bytearray(size)
+            with memoryview(buffer) as view:
+                read_into(start, view[:size])
+                for lines in group:
+                    yield from lines.cut(view, start)
+
+    def _iter_groups(self, nodes: Sequence[int]) -> Iterator[_BlockLines | _ListedLine]:
         for number, group in groupby(nodes, lambda node: bisect_right(self._first_nodes, node) - 1):
             run = self._runs[number]
             numbers = [node - run.first_node for node in group]
             if run.listed is not None:
-                yield from _iter_listed(run.listed, numbers, read_into)
+                starts, ends = run.listed.starts, run.listed.ends
+                yield from [_ListedLine(starts[at], ends[at]) for at in numbers]
                 continue
-            ends = [*run.ends, 0]  # so that index -1 is the start of the first line
-            first, last = ends[min(numbers) - 1], ends[max(numbers)]
-            size = last - first
-            if len(buffer) < size or len(buffer) > 2 * max(size, _MAX_JOINT_READ):
-                buffer = bytearray(size)
-            with memoryview(buffer) as view:
-                read_into(run.start + first, view[:size])
-                yield from [bytes(view[ends[at - 1] - first : ends[at] - first - 1]) for at in numbers]
+            stops = [*run.ends, 0]  # so that index -1 is the start of the first line
+            first, last = stops[min(numbers) - 1], stops[max(numbers)]
+            yield _BlockLines(run.start + first, run.start + last, run.start, stops, numbers)
 
     def _start_run(self, run: _Run) -> None:
         self._runs.append(run)
         self._first_nodes.append(run.first_node)
 
 
-def _iter_listed(listed: _LineList, numbers: list[int], read_into: ReadInto) -> Iterator[bytes]:
-    first = min(listed.starts[at] for at in numbers)
-    last = max(listed.ends[at] for at in numbers)
-    together = _read(first, last - first, read_into) if last - first <= _MAX_JOINT_READ else None
-    for at in numbers:
-        start, end = listed.starts[at], listed.ends[at]
-        yield _read(start, end - start, read_into) if together is None else together[start - first : end - first]
+class _BlockLines(Struct, frozen=True, gc=False):
+    """Some lines of a block, and the byte range that holds them."""
+
+    start: int
+    end: int
+    block: int
+    """Offset of the block."""
+    stops: list[int]
+    """End of each line of the block, LF included, relative to its start; the last one is 0."""
+    numbers: list[int]
+
+    def cut(self, view: memoryview, offset: int) -> list[bytes]:
+        """The lines, from a view of the bytes from an offset on."""
+        shift, stops = self.block - offset, self.stops
+        return [bytes(view[stops[at - 1] + shift : stops[at] + shift - 1]) for at in self.numbers]
 
 
-def _read(start: int, size: int, read_into: ReadInto) -> bytes:
-    buffer = bytearray(size)
-    with memoryview(buffer) as view:
-        read_into(start, view)
-        return bytes(view)
+class _ListedLine(Struct, frozen=True, gc=False):
+    """A line that was stored on its own."""
+
+    start: int
+    end: int
+
+    def cut(self, view: memoryview, offset: int) -> list[bytes]:
+        return [bytes(view[self.start - offset : self.end - offset])]
+
+
+def _joined(groups: Iterator[_BlockLines | _ListedLine]) -> Iterator[list[_BlockLines | _ListedLine]]:
+    """Join neighbors to ranges for one read each: a store may be far away, so that each read costs a round trip."""
+    joint: list[_BlockLines | _ListedLine] = []
+    for lines in groups:
+        if joint and not (
+            joint[-1].end <= lines.start <= joint[-1].end + _MAX_GAP and lines.end - joint[0].start <= _MAX_JOINT_READ
+        ):
+            yield joint
+            joint = []
+        joint.append(lines)
+    if joint:
+        yield joint

@@ -1,28 +1,29 @@
-"""Create and open sessions, by path or by id."""
+"""Create and open sessions: by path, by reference or by id."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 
 from sessiontree import plugins
 from sessiontree.core.entries import Header
-from sessiontree.core.ids import is_session_id, new_session_id, timestamp
-from sessiontree.dialects.canonical import SessionMeta
-from sessiontree.dialects.contract import AS_CLIENT, CERTAIN, Dialect, ReadOptions
-from sessiontree.errors import NotASessionError, UsageError
-from sessiontree.paths import blobs_folder, find_session_file, home, session_path
+from sessiontree.core.ids import new_session_id, timestamp
+from sessiontree.dialects import DEFAULT_DIALECT
+from sessiontree.dialects.contract import AS_CLIENT, Dialect, ReadOptions
+from sessiontree.errors import NotASessionError, NotFoundError
+from sessiontree.paths import check_session_id, find_by_id, sessions_folder
 from sessiontree.session.blob_refs import LargeContent
+from sessiontree.session.client_repository import ClientRepository
 from sessiontree.session.entry_input import Appear, Durability, Options
 from sessiontree.session.journal import Journal
-from sessiontree.session.session import Session, SessionRepository, new_session
-from sessiontree.stores.blobs import FileBlobs
-from sessiontree.stores.contract import Store, read_bytes
+from sessiontree.session.session import Session, new_session
+from sessiontree.sources import open_source
+from sessiontree.sources.detect import detect, detect_source, not_a_session
+from sessiontree.stores.contract import SessionRef, SessionRepository, SessionStore, read_bytes
 from sessiontree.stores.file import FileStore
-from sessiontree.stores.memory import MemoryBlobs, MemoryStore
+from sessiontree.stores.memory import MemoryRepository
+from sessiontree.stores.repositories import FileRepository, find_ref, open_repository
 
 _HEAD_BYTES = 64 * 1024
-_CONFIDENT = 20
 
 
 def create(
@@ -31,6 +32,8 @@ def create(
     path: str | os.PathLike[str] | None = None,
     id: str | None = None,
     home: str | os.PathLike[str] | None = None,
+    store: SessionStore | None = None,
+    repository: SessionRepository | None = None,
     in_memory: bool = False,
     durability: Durability = "turn",
     appear: Appear = "user",
@@ -39,36 +42,35 @@ def create(
 ) -> Session:
     """Start a session with the working folder `cwd` (default: the current folder).
 
-    The file is created with the first user message, in the home folder or at `path`. With `until_assistant`, it is
-    created with the first assistant message; with `appear="now"`, at once; with `in_memory`, never.
+    It is created with the first user message: at `path`, in `store`, in `repository`, or in the one at `home`, which is
+    a folder or an address such as `memory:team`. With `until_assistant`, it is created with the first assistant
+    message; with `appear="now"`, at once. With `in_memory` it is in a repository of its own, and gone with this object.
 
     `large_content="inline"` is for sessions that Pi, which has no blobs, should read as well. This value, or `"blobs"`,
     is recorded in the header and applies to every writer that does not pass its own.
     """
     if until_assistant:
         appear = "assistant"
-    if id is not None and not is_session_id(id):
-        raise UsageError(f"{id!r} is not a valid session id: use letters, digits, '-', '_' and '.', no '..'")
-    folder = os.path.abspath(os.fspath(cwd) if cwd is not None else os.getcwd())
-    native: Dialect = plugins.load("dialects", "native")
+    native: Dialect = plugins.load("dialects", DEFAULT_DIALECT)
     header = Header(
-        id=id or new_session_id(),
-        version=native.version,
+        id=new_session_id() if id is None else check_session_id(id),
+        version=native.traits.version,
         timestamp=timestamp(),
-        cwd=folder,
+        cwd=os.path.abspath(os.fspath(cwd) if cwd is not None else os.getcwd()),
         large_content=None if large_content == "truncate" else large_content,
     )
     options = Options(durability=durability, large_content=large_content, appear="now" if in_memory else appear)
-    if in_memory:
-        repository = SessionRepository(lambda *_: MemoryStore(), MemoryBlobs())
-        return new_session(header, native, MemoryStore(), repository, options)
-    root = _root(home)
-    store = FileStore(path if path is not None else session_path(root, header))
-    return new_session(header, native, store, _home_repository(root), options)
+    if path is not None:
+        store = FileStore(path)
+    if repository is None:
+        repository = MemoryRepository() if in_memory else _repository_at(store, home)
+    if store is None:
+        store = repository.new(header.id, timestamp=header.timestamp, cwd=header.cwd)
+    return new_session(header, native, store, repository, options)
 
 
 def open(
-    session: str | os.PathLike[str],
+    session: str | os.PathLike[str] | SessionRef,
     *,
     home: str | os.PathLike[str] | None = None,
     dialect: str | None = None,
@@ -76,95 +78,98 @@ def open(
     large_content: LargeContent | None = None,
     read_options: ReadOptions = AS_CLIENT,
 ) -> Session:
-    """Open a session by the path of its file, by its id or by a prefix of its id. Writes nothing."""
-    root = _root(home)
-    wanted = os.fspath(session)
-    path = wanted if looks_like_path(wanted) else find_session_file(root, wanted)
-    return open_store(
-        FileStore(path),
-        root=_root_of(path, root),
-        dialect=dialect,
-        durability=durability,
-        large_content=large_content,
-        read_options=read_options,
-    )
+    """Open a session of any client by its path, its reference, its id or a prefix of its id. Writes nothing.
+
+    An id is searched for in the repository at `home` first, then among the sessions of all clients.
+    """
+    if not isinstance(session, SessionRef):
+        wanted = os.fspath(session)
+        if looks_like_path(wanted):
+            session = find_ref(wanted)
+        else:
+            session, dialect = _find_by_id(wanted, home, dialect)
+    options = Options(durability=durability, large_content=large_content, read_options=read_options)
+    repository = open_repository(session.home or _root_of(session.name, home))
+    if session.home:
+        return _open(repository.open(session), repository, dialect, options)
+    chosen = _dialect_named(dialect) if dialect else detect_source(session)
+    return _open(open_source(session, chosen), repository, dialect, options, chosen)
 
 
 def open_store(
-    store: Store,
+    store: SessionStore,
     *,
-    root: str | None = None,
+    root: str | os.PathLike[str] | None = None,
+    repository: SessionRepository | None = None,
     dialect: str | None = None,
     durability: Durability = "turn",
     large_content: LargeContent | None = None,
     read_options: ReadOptions = AS_CLIENT,
 ) -> Session:
-    """Open the session in a store."""
-    head = read_bytes(store, 0, _HEAD_BYTES)
-    chosen: Dialect = plugins.load("dialects", dialect) if dialect else detect(head, store.location)
-    repository = _home_repository(root if root is not None else home())
-    if chosen.name != "native":
-        foreign_blobs = chosen.blob_folder(store.location)
-        blobs = repository.blobs if foreign_blobs is None else FileBlobs(foreign_blobs, flat=True)
-        repository = SessionRepository(_client_stores(chosen, store.location), blobs)
+    """Open the session in a store.
+
+    Its forks and large content go to `repository`, to the one at `root`, or to the one that its reference names.
+    """
     options = Options(durability=durability, large_content=large_content, read_options=read_options)
-    opened = Session(Journal(store, chosen, repository.blobs), repository, options)
+    return _open(store, repository or _repository_at(store, root), dialect, options)
+
+
+def _open(
+    store: SessionStore,
+    repository: SessionRepository,
+    dialect: str | None,
+    options: Options,
+    detected: Dialect | None = None,
+) -> Session:
+    head = read_bytes(store, 0, _HEAD_BYTES)
+    if detected is None:
+        detected = _dialect_named(dialect) if dialect else detect(head, store.location)
+    if detected.name != DEFAULT_DIALECT and not store.ref.home:
+        repository = ClientRepository(detected, store.location, repository)
+    opened = Session(Journal(store, detected, repository.blobs), repository, options)
     if dialect and opened.header.id == "" and not len(opened) and head.strip():
-        raise NotASessionError(_not_a_session(store.location))
+        raise NotASessionError(not_a_session(store.location, head))
     return opened
 
 
-def detect(head: bytes, location: str) -> Dialect:
-    """Find the dialect with the highest score for the first bytes; if all scores are low, the path decides."""
-    dialects: list[Dialect] = []
-    scores: dict[str, int] = {}
-    # Dialects of other packages come first, so that they can claim a file. Of ours, native comes first: its header is
-    # unmistakable, and then no other dialect has to be loaded.
-    for name in sorted(
-        plugins.names("dialects"), key=lambda name: (plugins.is_ours("dialects", name), name != "native")
-    ):
-        dialect: Dialect = plugins.load("dialects", name)
-        score = scores[dialect.name] = dialect.recognize(head)
-        if score >= CERTAIN:
-            return dialect
-        dialects.append(dialect)
-    best = max(dialects, key=lambda dialect: scores[dialect.name])
-    if scores[best.name] == 0:
-        raise NotASessionError(_not_a_session(location))
-    if scores[best.name] < _CONFIDENT:
-        by_folder = [dialect for dialect in dialects if any(folder in location for folder in dialect.path_markers)]
-        return by_folder[0] if by_folder else best
-    return best
+def _repository_at(store: SessionStore | None, home: str | os.PathLike[str] | None) -> SessionRepository:
+    """The repository at an address; without one, that of a store's reference, else the home folder."""
+    if home is None and store is not None and store.ref.home:
+        return MemoryRepository() if store.ref.home == "memory:" else open_repository(store.ref.home)
+    return open_repository(home)
+
+
+def _dialect_named(name: str) -> Dialect:
+    found: Dialect = plugins.load("dialects", name)
+    return found
+
+
+def _find_by_id(wanted: str, home: str | os.PathLike[str] | None, dialect: str | None) -> tuple[SessionRef, str | None]:
+    """Find a session by its id; also returns its dialect, if known."""
+    repository = open_repository(home)
+    try:
+        return repository.find(wanted), dialect
+    except NotFoundError:
+        if not isinstance(repository, FileRepository):
+            raise
+    # Other clients have ids in their lines as well as in file names, so only the library, which caches them, knows all.
+    from sessiontree.library.library import Library
+
+    with Library(repository.home) as library:
+        agents = {summary.ref: summary.agent for summary in library.everything() if summary.id.startswith(wanted)}
+        known = ((summary.id, summary.ref) for summary in library.everything())
+        found = find_by_id(wanted, known, sessions_folder(repository.home))
+    return find_ref(found), dialect or agents[found]
 
 
 def looks_like_path(text: str) -> bool:
-    return os.sep in text or text.endswith(".jsonl") or os.path.isfile(text)
+    """Whether a text is a path or a reference, rather than an id."""
+    if os.sep in text or text.endswith(".jsonl") or os.path.isfile(text):
+        return True
+    return "#" in text and bool(find_ref(text).item)
 
 
-def _not_a_session(location: str) -> str:
-    return f"{location} line 1 byte 0: not a session in a known format; the file was not touched"
-
-
-def _root(chosen: str | os.PathLike[str] | None) -> str:
-    return os.path.abspath(os.fspath(chosen)) if chosen is not None else home()
-
-
-def _root_of(path: str, default: str) -> str:
+def _root_of(path: str, default: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
     """The home folder of a session file (`<home>/sessions/<project>/<file>`), else the default one."""
-    sessions = os.path.dirname(os.path.dirname(os.path.abspath(path)))
+    sessions = os.path.dirname(os.path.dirname(path))
     return os.path.dirname(sessions) if os.path.basename(sessions) == "sessions" else default
-
-
-def _home_repository(root: str) -> SessionRepository:
-    return SessionRepository(lambda header, _: FileStore(session_path(root, header)), FileBlobs(blobs_folder(root)))
-
-
-def _client_stores(dialect: Dialect, location: str) -> Callable[[Header, bool], Store]:
-    """Stores for forks of a client's session: in its folder or, for another working folder, where the client looks."""
-
-    def store_for(header: Header, moved: bool) -> Store:
-        meta = SessionMeta(header.id, header.timestamp, header.cwd)
-        path = dialect.destination(meta, os.environ).path
-        return FileStore(path if moved else os.path.join(os.path.dirname(location), os.path.basename(path)))
-
-    return store_for

@@ -13,15 +13,14 @@ from msgspec import Struct
 
 from sessiontree.core.context import Context, path_messages
 from sessiontree.core.entries import Config, Entry, Fragment, Header, Label, Problem
-from sessiontree.core.lazy_messages import LazyMessages
-from sessiontree.core.messages import Message, ToolCall, ToolResult, tool_calls
+from sessiontree.core.messages import LazyMessages, Message, ToolCall, ToolResult, tool_calls
 from sessiontree.core.usage import UsageTotals, total_usage
 from sessiontree.dialects.contract import AS_CLIENT, Dialect, ReadOptions, RelatedFile, is_metadata_id
 from sessiontree.dialects.defaults import path_of_nodes
 from sessiontree.errors import AmbiguousError, NotFoundError
 from sessiontree.session.journal import Journal
 from sessiontree.stores.contract import read_bytes
-from sessiontree.stores.slice import SliceStore
+from sessiontree.stores.read_only import SliceStore
 
 _LARGE_FILE = 16 << 20
 """Minimum size in bytes for trying to build the context from parts of a file first."""
@@ -73,8 +72,8 @@ class Reader:
 
     def _can_defer(self, journal: Journal) -> bool:
         """Whether the file can be indexed later, when a caller needs all of it."""
-        may_be_partial = journal.dialect.supports_partial_read and self._read_options == AS_CLIENT
-        return may_be_partial and journal.store.exists() and journal.store.size() >= _LARGE_FILE
+        is_large = journal.store.exists() and journal.store.size() >= _LARGE_FILE
+        return is_large and self._read_options == AS_CLIENT and journal.dialect.partial_reads is not None
 
     # Facts about the session
 
@@ -134,11 +133,11 @@ class Reader:
     @property
     def read_only(self) -> str | None:
         """Why this session cannot be written; None if it can."""
-        if not self.dialect.is_writable:
+        if not self.dialect.traits.is_writable:
             return f"sessions of {self.dialect.name} are read-only"
         if self._journal.header is None:
             return "it has no header"
-        newest, version = self.dialect.version, self.header.version
+        newest, version = self.dialect.traits.version, self.header.version
         if version > newest:
             return f"it has version {version}, this sessiontree writes version {newest}; try a newer sessiontree"
         if version < newest:
@@ -233,7 +232,7 @@ class Reader:
     def leaves(self) -> list[str]:
         """Last entries of all branches, in file order. Labels and other bookkeeping do not start a branch."""
         tree, types = self._journal.tree, self._journal.types
-        quiet = self.dialect.bookkeeping | {"leaf"}
+        quiet = self.dialect.traits.passive_types
         inner = {parent for node, parent in enumerate(tree.parents()) if types[node] not in quiet}
         return [
             id
@@ -284,24 +283,24 @@ class Reader:
     @property
     def name(self) -> str | None:
         with self._mutex:
-            return self.dialect.find_title(self._journal)
+            return self.dialect.facts(self._journal).title
 
     @property
     def given_name(self) -> str | None:
         """The name that the user or the agent gave the session; unlike `name`, without the client's fallbacks."""
         with self._mutex:
-            return self.dialect.find_given_title(self._journal)
+            return self.dialect.facts(self._journal).given_title
 
     @property
     def config(self) -> Config:
         with self._mutex:
-            return self.dialect.find_config(self._journal)
+            return self.dialect.facts(self._journal).config
 
     @property
     def git_branch(self) -> str | None:
         """The git branch that the session last used, if the file records it."""
         with self._mutex:
-            return self.dialect.find_git_branch(self._journal)
+            return self.dialect.facts(self._journal).git_branch
 
     @property
     def last_activity(self) -> str | None:
@@ -329,7 +328,7 @@ class Reader:
     def related_files(self) -> list[RelatedFile]:
         """Files that belong to the session, with their possible paths: sub-agent transcripts, spilled tool output."""
         with self._mutex:
-            return self.dialect.find_related_files(self._journal)
+            return self.dialect.facts(self._journal).related_files
 
     def usage(self) -> UsageTotals:
         """Tokens, cost and requests of the whole session, each response counted once."""
@@ -349,7 +348,10 @@ class Reader:
 
     def _read_context_ranges(self) -> _PartialRead | None:
         store, dialect = self._indexed.store, self._indexed.dialect
-        ranges = dialect.find_context_ranges(store.size(), lambda start, size: read_bytes(store, start, size))
+        partial = dialect.partial_reads
+        if partial is None:
+            return None
+        ranges = partial.find_context_ranges(store.size(), lambda start, size: read_bytes(store, start, size))
         if ranges is None:
             return None
         journal = Journal(SliceStore(store, ranges), dialect, self._indexed.blobs)
@@ -358,7 +360,7 @@ class Reader:
         if leaf is None or journal.header is None or journal.has_line_problems:
             return None
         context = dialect.build_context(journal, leaf, self._read_options)
-        if not dialect.is_partial_context_exact(journal, context):
+        if not partial.is_context_exact(journal, context):
             return None
         return _PartialRead(journal.header.id, journal.tree.ids[leaf], self._guard(context))
 

@@ -9,6 +9,7 @@ cannot set who receives the conversation (see `known`).
 
 from __future__ import annotations
 
+from sessiontree.settings.files import find_project_file, project_file_for_writing, user_file
 from sessiontree.settings.known import (
     BranchSummaries,
     Compaction,
@@ -20,7 +21,6 @@ from sessiontree.settings.known import (
     iter_settings,
 )
 from sessiontree.settings.loader import Loaded, Notice, Source, load_settings
-from sessiontree.settings.paths import find_project_file, project_file_for_writing, user_file
 
 __all__ = [
     "BranchSummaries",

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree.errors import DamagedError, UsageError
-from sessiontree.settings.files import read_values
+from sessiontree.settings.files import find_project_file, read_values, user_file
 from sessiontree.settings.keys import (
     check_value,
     find_setting,
@@ -21,7 +21,6 @@ from sessiontree.settings.keys import (
     render_key,
 )
 from sessiontree.settings.known import ANY_MODEL, Settings, iter_settings
-from sessiontree.settings.paths import find_project_file, user_file
 
 Layer: TypeAlias = Literal["default", "user", "project", "environment", "override"]
 

@@ -1,32 +1,107 @@
-"""Protocols of a store (the bytes of one session) and of a blob store (large content by its hash)."""
+"""Protocols of repositories (many sessions), session stores (the bytes of one), blobs and documents.
+
+A `SessionRef` is the address of a session in any repository.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import AbstractContextManager
+from typing import Literal, Protocol, runtime_checkable
+
+from msgspec import Struct
+
+from sessiontree.errors import UsageError
 
 
-class Store(Protocol):
+class SessionRef(Struct, frozen=True, order=True):
+    """The address of a session: its repository, its name there and, in a file with several sessions, which one.
+
+    As text: `/work/a.jsonl`, `/data/opencode.db#ses_1`, `memory:team/ID`, `postgresql://host/db/ID`.
+    """
+
+    name: str
+    """The absolute path of a file, or the session's id in its repository."""
+    home: str = ""
+    """The address of the repository, such as `memory:team`; empty for files."""
+    item: str = ""
+    """The session in a file that holds several, such as a database."""
+
+    def __str__(self) -> str:
+        whole = f"{self.home}/{self.name}" if self.home else self.name
+        return f"{whole}#{self.item}" if self.item else whole
+
+    @property
+    def scheme(self) -> str:
+        return self.home.partition(":")[0] if self.home else "file"
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the session is a file of its own."""
+        return not self.home and not self.item
+
+    @property
+    def path(self) -> str:
+        """The path of the session's file; `UsageError` for a session that is not a file of its own."""
+        if not self.is_file:
+            raise not_a_file(str(self))
+        return self.name
+
+
+def not_a_file(ref: str) -> UsageError:
+    return UsageError(f"{ref}: this works only for sessions in files of their own")
+
+
+def parse_ref(text: str, schemes: Collection[str]) -> SessionRef:
+    """Parse a reference. Text that starts with none of the schemes is a path, whatever characters it contains."""
+    scheme, colon, rest = text.partition(":")
+    if colon and scheme == "file":
+        text = rest.removeprefix("//")
+    elif colon and scheme in schemes:
+        home, slash, name = text.rpartition("/")
+        if not slash or not name or home.endswith(("/", ":")):
+            raise UsageError(f"{text!r} is not a session reference: use {scheme}:HOME/SESSION")
+        return SessionRef(name, home)
+    # A path may contain "#", and so may the name of a session inside a file: the file is the longest part that exists.
+    container, mark, item = text, "", ""
+    while "#" in container and not os.path.lexists(container):
+        container, mark, last = container.rpartition("#")
+        item = f"{last}#{item}" if item else last
+    if mark and item and os.path.isfile(container):
+        return SessionRef(os.path.abspath(container), "", item)
+    return SessionRef(os.path.abspath(text))
+
+
+class SessionStore(Protocol):
     """The bytes of one session.
 
     Contract:
     * Appended bytes are read back exactly, at the same offsets, as long as the store exists. Only `replace` and
       `overwrite` change them.
     * Reads never write, and work while others write: they return a prefix of the final bytes.
-    * Writes happen between `lock` and `unlock`. `lock` excludes other writers (threads, processes, other stores of the
-      same bytes) and returns the current size. `append` writes all or nothing: when it fails, the bytes are unchanged,
-      and every later `lock` raises the `WriteError` again until `resolve` succeeds.
-    * `overwrite` is also called between `lock` and `unlock`. It replaces bytes at an offset by as many others if they
-      are the expected ones, else it raises `ConflictError` and writes nothing. The size never changes. If the process
-      dies, the old or the new bytes are there. A failure blocks later writes like that of an append.
-    * After another program deleted, replaced or truncated the bytes, `lock` raises `ReplacedError`.
+    * `append` compares and appends in one step: if the store has `expected_size` bytes, it appends all of the data,
+      else it returns None and writes nothing. When it returns, the data is visible to every reader.
+    * A failed `append` or `overwrite` raises `WriteError`, and so does every later write until `resolve`. The outcome
+      may be unknown, because a connection broke. `resolve` returns only when it is settled: from then on the data is
+      in the store completely, or never will be.
+    * `exclusive` excludes other writers (threads, processes, other stores of the same bytes) and gives the size. The
+      holder may append, overwrite, replace and enter it again. Leaving it fails nothing that was written in it.
+    * `overwrite` is called only inside `exclusive`. It replaces bytes at an offset by as many others if they are the
+      expected ones, else it raises `ConflictError` and writes nothing. The size never changes. If the process dies,
+      the old or the new bytes are there.
+    * After another program deleted, replaced or truncated the bytes, writes raise `ReplacedError`.
     * `create` creates the store with its first bytes, durably, all or nothing; `ExistsError` if it already exists.
     * `replace` replaces all bytes at once, durably: a reader sees the old or the new ones, never a mixture. It keeps
       the old ones as a backup and returns its name. `ConflictError` when the size is not the expected one.
-    * `start_sync` announces that `sync` follows immediately, so that the disk can start early. It never raises; `sync`
-      reports failures.
     * `sync` returns when everything appended or overwritten so far would survive a power cut.
+
+    One thread uses a store object at a time; other threads and processes open their own.
     """
+
+    @property
+    def ref(self) -> SessionRef: ...
 
     @property
     def location(self) -> str:
@@ -43,21 +118,28 @@ class Store(Protocol):
 
     def create(self, data: Iterable[bytes]) -> None: ...
 
-    def lock(self) -> int: ...
+    def append(self, data: bytes, *, expected_size: int) -> int | None:
+        """Append if the store has the expected size, and return the new size; None if another writer was faster.
 
-    def append(self, data: bytes) -> None: ...
+        The new size is larger than the sum if a program that takes no lock appended in between.
+        """
+        ...
+
+    def exclusive(self) -> AbstractContextManager[int]: ...
 
     def overwrite(self, offset: int, data: bytes, expected: bytes) -> None: ...
 
-    def unlock(self) -> None: ...
+    def replace(self, data: Iterable[bytes], *, expected_size: int) -> str: ...
 
-    def replace(self, data: Iterable[bytes], expected_size: int) -> str: ...
-
-    def start_sync(self) -> None: ...
+    def start_sync(self) -> None:
+        """Hint that `sync` follows immediately, so that the disk can start early. Never raises."""
+        ...
 
     def sync(self) -> None: ...
 
-    def resolve(self) -> None: ...
+    def resolve(self) -> None:
+        """Allow writes again after a failed one. Its outcome is settled when this returns."""
+        ...
 
     def close(self) -> None: ...
 
@@ -76,14 +158,107 @@ class BlobStore(Protocol):
     def get(self, name: str) -> bytes | None: ...
 
 
-def read_bytes(store: Store, offset: int, size: int) -> bytes:
+class DocumentStore(Protocol):
+    """Small named documents about the sessions of a repository, such as their tags.
+
+    Contract:
+    * `read` returns the content, or None if there is no such document.
+    * `update` passes the content to a function and stores what it returns, durably and all or nothing. No other update
+      of the document happens in between. None removes the document.
+    * A name consists of letters, digits, `-`, `_` and `.`, and starts with a letter.
+    """
+
+    def location(self, name: str) -> str:
+        """Location of a document, for display."""
+        ...
+
+    def read(self, name: str) -> bytes | None: ...
+
+    def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> None: ...
+
+
+class SessionStat(Struct, frozen=True):
+    """What a repository knows about a session without opening it."""
+
+    ref: SessionRef
+    id: str
+    size: int
+    changed: int
+    """Time of the last change, in nanoseconds since 1970."""
+    identity: int = 0
+    """Differs if the bytes were replaced: a file's inode. Same identity, size and time: the session is unchanged."""
+    dialect: str = ""
+    """The name of its dialect; empty if only its content shows that."""
+    kind: Literal["session", "subagent"] = "session"
+    parent: SessionRef | None = None
+    """The session that started it."""
+
+
+class SessionRepository(Protocol):
+    """Many sessions, with everything that belongs to them: blobs, documents, forks, sub-agents' sessions.
+
+    Found by the scheme of a reference through the entry points `sessiontree.stores`. Threads may share it.
+
+    Contract:
+    * `new` gives the store of a new session; the session exists from the store's `create` on. `near` is a session of
+      the same repository: where sessions are in folders, the new one goes next to it.
+    * `open` gives the store of an existing session. `NotFoundError` for any other, at the latest on the first read.
+    * `find` finds a session by its id, or by an unambiguous prefix of at least eight characters.
+    * `iter_stats` lists all sessions without opening one.
+    * `delete` removes a session permanently. Open stores of it raise `ReplacedError` when they are written.
+    """
+
+    @property
+    def home(self) -> str:
+        """The address of the repository: a folder, or text such as `memory:team`."""
+        ...
+
+    @property
+    def is_volatile(self) -> bool:
+        """Whether its sessions end with the process. Then nothing about them may be stored in a file."""
+        ...
+
+    @property
+    def blobs(self) -> BlobStore: ...
+
+    @property
+    def documents(self) -> DocumentStore: ...
+
+    def new(self, id: str, *, timestamp: str, cwd: str, near: SessionRef | None = None) -> SessionStore: ...
+
+    def open(self, ref: SessionRef) -> SessionStore: ...
+
+    def find(self, wanted: str) -> SessionRef: ...
+
+    def iter_stats(self) -> Iterator[SessionStat]: ...
+
+    def delete(self, ref: SessionRef) -> None: ...
+
+
+@runtime_checkable
+class WatchableRepository(SessionRepository, Protocol):
+    """A repository that can wait for changes of a session."""
+
+    def watch(self, ref: SessionRef, timeout: float | None = None) -> Iterator[int]:
+        """Give the size of a session now and after each change; ends with it, or `timeout` seconds after a change."""
+        ...
+
+
+def check_document_name(name: str) -> str:
+    """Return a valid document name, which cannot be a path out of the folder."""
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9._-]*", name):
+        raise UsageError(f"{name[:80]!r} is not a document name: use letters, digits, '-', '_' and '.'")
+    return name
+
+
+def read_bytes(store: SessionStore, offset: int, size: int) -> bytes:
     """Read bytes of a store; fewer than `size` only at its end."""
     buffer = bytearray(size)
     with memoryview(buffer) as view:
         return bytes(view[: read_into(store, offset, view)])
 
 
-def read_into(store: Store, offset: int, view: memoryview) -> int:
+def read_into(store: SessionStore, offset: int, view: memoryview) -> int:
     """Fill a view with bytes of a store and return their number; less than its size only at the end."""
     held = 0
     while held < len(view):

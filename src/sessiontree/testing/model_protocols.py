@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from sessiontree.core.jsonio import JsonObject
 from sessiontree.core.messages import Usage
-from sessiontree.models.script import ErrorKind, ScriptCall, ScriptTurn, pieces
+from sessiontree.models.scripted import ErrorKind, ScriptCall, ScriptTurn, pieces
 
 
 class ServerSentEvent(NamedTuple):

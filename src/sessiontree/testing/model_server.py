@@ -2,7 +2,7 @@
 
     python -m sessiontree.testing.model_server --script turns.json --port 0 --record requests.jsonl
 
-Use it to try out or test code that calls a model. The module `sessiontree.models.script` describes scripts. The server
+Use it to try out or test code that calls a model. `sessiontree.models.scripted` describes scripts. The server
 prints its address as a line of JSON as soon as it listens. It records every request in memory and as a line of the
 record file, and does not check API keys. In a test:
 
@@ -29,7 +29,7 @@ from msgspec import Struct
 
 from sessiontree.core.jsonio import JsonObject, parse_json, render_json
 from sessiontree.errors import SessionTreeError
-from sessiontree.models.script import Script, ScriptPlayer, ScriptTurn, read_script, usage_of
+from sessiontree.models.scripted import Script, ScriptPlayer, ScriptTurn, read_script, usage_of
 from sessiontree.testing.model_protocols import (
     Anthropic,
     Gemini,

@@ -1,20 +1,22 @@
-"""The tree as rows: which entries to show, in which order, in which column.
+"""The tree as rows: each branch in one piece and in a column of its own, in the order in which branches start.
 
-The branch of the current entry is drawn straight down. Every other branch gets its own column, to the right of the
-branch it forks from, directly below the entry where it forks.
+Rows and columns follow from the layout of the session (`core.layout`), so they do not depend on the current entry. The
+active path and the current entry are only marked in the rows.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
 
 from sessiontree.branches.merge_records import MergeRecord, find_merges
+from sessiontree.branches.session_layout import find_layout
 from sessiontree.core.entries import (
+    CONVERSATION_TYPES,
     BranchSummary,
     Compaction,
     CustomMessage,
@@ -25,14 +27,13 @@ from sessiontree.core.entries import (
     ThinkingLevelChange,
     type_of,
 )
-from sessiontree.core.messages import ToolResult, message_text, text_of, tool_calls
+from sessiontree.core.layout import NO_NODE, Layout
+from sessiontree.core.messages import message_text, text_of, tool_calls
 from sessiontree.core.tree import Tree
 from sessiontree.session.session import Session
 from sessiontree.views.branch_labels import Mark, describe_mark
+from sessiontree.views.rails import find_rails, group_lanes
 from sessiontree.views.text import columns, cut, fitted, one_line
-
-SPEAKING = frozenset({"message", "custom_message", "compaction", "branch_summary", "reset_boundary", "merge"})
-"""Types of entries that the tree shows by default. Others (state, labels, settings) are skipped."""
 
 _MIN_TEXT = 8
 """Minimum width of the text in a row, however narrow the terminal is."""
@@ -41,11 +42,13 @@ _MIN_TEXT = 8
 class Node(Struct, frozen=True):
     """One entry in the drawn tree. `parent` is its nearest ancestor that is drawn too."""
 
+    number: int
+    """Its number in file order."""
     entry: Entry
     parent: str | None
     depth: int
-    column: int
-    starts_branch: bool
+    lane: int
+    """Its lane in the layout."""
     active: bool
     is_leaf: bool
     label: str | None
@@ -57,40 +60,41 @@ class Node(Struct, frozen=True):
     """Set for the first visible entry of a lane's or sub-agent's branch."""
 
 
-def build_graph(session: Session, *, everything: bool = False, marks: Mapping[str, Mark] | None = None) -> list[Node]:
-    """Build the nodes in drawing order. `marks` belong to branches that begin with the given entries.
+class Graph(Struct, frozen=True):
+    """The entries in the order of their rows, and their layout."""
 
-    The active path is one line in conversation order, even if a format stores results of parallel calls as siblings.
-    Such results do not become branches elsewhere either.
-    """
-    path = session.path_ids() if session.leaf is not None else []
-    active = set(path)
+    nodes: list[Node]
+    layout: Layout
+
+
+def build_graph(session: Session, *, everything: bool = False, marks: Mapping[str, Mark] | None = None) -> Graph:
+    """Collect what the tree shows. `marks` belong to branches that begin with the given entries."""
+    active = set(session.path_ids()) if session.leaf is not None else set()
     tree, types = session.journal.tree, session.journal.types
     node_of = tree.node_of
-    shown = [id for id in tree.ids if everything or types[node_of[id]] in SPEAKING]
-    entries = dict(zip(shown, session.entries(shown), strict=True))
+    joins = find_merges(session)
+    layout = find_layout(session, joins)
+    shown = [node for node, id in enumerate(tree.ids) if node_of[id] == node]
+    if not everything:
+        shown = [node for node in shown if types[node] in CONVERSATION_TYPES]
+    shown = group_lanes(layout, shown)
+    entries = dict(zip((tree.ids[node] for node in shown), session.journal.entries(shown), strict=True))
+    depths = _depths(layout)
     above = tree.parents()
-    parents = {id: _nearest_shown(tree, above[node_of[id]], entries) for id in entries}
-    on_path = [id for id in path if id in entries]
-    drawn_under = parents | dict(zip(on_path, [None, *on_path], strict=False))
-    children: dict[str | None, list[str]] = {}
-    for id in entries:
-        children.setdefault(drawn_under[id], []).append(id)
     here = _nearest_shown(tree, session.node_of(session.leaf), entries)
     labels = session.labels
-    joins = find_merges(session)
     merged_into: dict[str | None, list[str]] = {}
     for id, join in joins.items():
         if join.session is None and join.entry in session:
             merged_into.setdefault(_nearest_shown(tree, node_of[join.entry], entries), []).append(id)
     marked = _first_shown(tree, entries, marks) if marks else {}
-    return [
+    nodes = [
         Node(
-            entries[id],
-            parents[id],
-            depth,
-            column,
-            starts,
+            node,
+            entry,
+            _nearest_shown(tree, above[node], entries),
+            depths[node],
+            layout.lanes[node],
             id in active,
             id == here,
             labels.get(id),
@@ -98,8 +102,17 @@ def build_graph(session: Session, *, everything: bool = False, marks: Mapping[st
             tuple(merged_into[id]) if id in merged_into else (),
             marked.get(id),
         )
-        for id, depth, column, starts in _order(children, active, _Results(session, entries, children))
+        for node, (id, entry) in zip(shown, entries.items(), strict=True)
     ]
+    return Graph(nodes, layout)
+
+
+def _depths(layout: Layout) -> list[int]:
+    """By node: the number of placed entries before it."""
+    depths: list[int] = []
+    for node in layout.before:
+        depths.append(0 if node == NO_NODE else depths[node] + 1)
+    return depths
 
 
 def _nearest_shown(tree: Tree, node: int | None, entries: Mapping[str, Entry]) -> str | None:
@@ -124,98 +137,41 @@ def _first_shown(tree: Tree, entries: Mapping[str, Entry], marks: Mapping[str, M
     return found
 
 
-def _order(
-    children: dict[str | None, list[str]], active: set[str], results: _Results
-) -> Iterator[tuple[str, int, int, bool]]:
-    """(id, depth, column, whether a branch starts there); side branches come before the rest of their parent branch."""
-    pending = [(root, 0, 0, False) for root in reversed(children.get(None, []))]
-    while pending:
-        id, depth, column, starts = pending.pop()
-        yield id, depth, column, starts
-        below = children.get(id, ())
-        if len(below) <= 1:
-            pending += [(child, depth + 1, column, False) for child in below]
-            continue
-        completing = results.completing(id, below)
-        straight = next((child for child in below if child in active), None)
-        if straight is None:
-            straight = next(child for child in reversed(below) if child not in completing)
-        pending.append((straight, depth + 1, column, False))
-        pending += [(child, depth + 1, column, False) for child in reversed(completing) if child != straight]
-        branches = [child for child in below if child != straight and child not in completing]
-        pending += [(child, depth + 1, column + 1, True) for child in reversed(branches)]
-
-
-class _Results:
-    """Distinguishes the rest of a response (other calls and their results) from real branches."""
-
-    def __init__(self, session: Session, entries: dict[str, Entry], children: dict[str | None, list[str]]) -> None:
-        self._session, self._entries, self._children = session, entries, children
-
-    def completing(self, id: str, below: Sequence[str]) -> list[str]:
-        """Children that only complete a response while the conversation continues in a sibling."""
-        ends = [child for child in below if self._only_completes(id, child)]
-        if not ends or len(ends) == len(below):
-            return []
-        answered = {self._call_of(child) for child in below if child not in ends}
-        return [child for child in ends if self._call_of(child) is None or self._call_of(child) not in answered]
-
-    def _only_completes(self, id: str, child: str) -> bool:
-        """Whether an entry and all its descendants are a part of the response before it, or results of it."""
-        pending = [(id, child)]
-        while pending:
-            before, at = pending.pop()
-            is_result = self._call_of(at) is not None
-            below = self._children.get(at, [])
-            if not is_result and not (below and self._are_one_response(before, at)):
-                return False
-            if is_result and below:
-                return False
-            pending += [(at, child) for child in below]
-        return True
-
-    def _are_one_response(self, first: str, other: str) -> bool:
-        journal = self._session.journal
-        node_of = journal.tree.node_of
-        return journal.dialect.must_decode_together(journal, node_of[first], node_of[other])
-
-    def _call_of(self, id: str) -> str | None:
-        """The call whose result an entry is; None for any other entry."""
-        entry = self._entries[id]
-        message = entry.message if isinstance(entry, MessageEntry) else None
-        return message.tool_call_id if isinstance(message, ToolResult) else None
-
-
-def draw(nodes: list[Node], width: int, now: datetime | None = None) -> Iterator[str]:
+def draw(graph: Graph, width: int, now: datetime | None = None) -> Iterator[str]:
     """Render the rows; none is wider than `width` columns."""
-    names = ["merge" if node.join is not None else _speaker(node.entry) for node in nodes]
+    names = ["merge" if node.join is not None else _speaker(node.entry) for node in graph.nodes]
     name_width = min(max(map(len, names), default=0), 18)
     fitting = {name: fitted(name, name_width) for name in set(names)}
     moment = now or datetime.now().astimezone()
-    for node, name in zip(nodes, names, strict=True):
-        if node.depth == 0 and node is not nodes[0]:
+    rows = find_rails(graph.layout, [node.number for node in graph.nodes], max(1, width // 6))
+    for node, name, row in zip(graph.nodes, names, rows, strict=True):
+        if _starts_tree(node, graph.layout) and len(row.cells) == 1:
             yield ""
+        rails = row.text(_dot(node))
         entry = node.entry
         short = _short(entry.id)
-        rail = "│ " * (node.column - node.starts_branch) + "├─" * node.starts_branch if node.column else ""
         right = f"  {_clock(entry.timestamp, moment)}"
+        taken = len(rails) + columns(short) + name_width + 5
         whose = ""
         if node.is_leaf or node.label or node.merged_into or node.mark:
             merged = "".join(f"  ⇢ {_short(id)}" for id in node.merged_into)
             called = f"{merged}{f'  [{one_line(node.label)}]' if node.label else ''}"
             right = f"{'  ◀ here' * node.is_leaf}{right}"
             if node.mark is not None:  # it gets the width that the other parts leave
-                taken = 2 * node.column + columns(short) + name_width + columns(called) + columns(right) + 6
-                whose = _fitted_mark(node.mark, width - taken)
+                whose = _fitted_mark(node.mark, width - taken - columns(called) - columns(right))
             right = f"{called}{whose}{right}"
-        free = width - 2 * node.column - columns(short) - name_width - columns(right) - 6  # the dot and spaces
+        free = width - taken - columns(right)
         least = 1 if whose else _MIN_TEXT
         room = free if free > least else least
         text = gist(entry, room)
         if node.join is not None:
             text = _came_from(node.join) + text
-        row = f"{rail}{_dot(node)} {short}  {fitting[name]}  {fitted(text, room)}{right}".rstrip()
-        yield row if free >= least else cut(row, width)
+        line = f"{rails} {short}  {fitting[name]}  {fitted(text, room)}{right}".rstrip()
+        yield line if free >= least else cut(line, width)
+
+
+def _starts_tree(node: Node, layout: Layout) -> bool:
+    return node.lane > 0 and layout.first[node.lane] == node.number and layout.before[node.number] == NO_NODE
 
 
 def _fitted_mark(mark: Mark, room: int) -> str:
@@ -308,7 +264,7 @@ def describe_node(node: Node) -> dict[str, Any]:
         "role": entry.message.role if isinstance(entry, MessageEntry) else None,
         "label": node.label,
         "depth": node.depth,
-        "column": node.column,
+        "column": node.lane,
         "active": node.active,
         "leaf": node.is_leaf,
         "time": entry.timestamp,

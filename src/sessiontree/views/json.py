@@ -38,7 +38,8 @@ def describe_own_message(session: Session, entry_id: str, message: Message) -> d
     """A message in its dialect's own form, with text and calls added."""
     entry = session.entry(entry_id)
     if isinstance(entry, MessageEntry) and entry.message == message:
-        own = session.fields(entry_id).get("message")
+        line = session.fields(entry_id)
+        own = line.get("message", line if "content" in line else None)  # in Neovate the line is the message
     else:
         own = msgspec.to_builtins(message)
     if not isinstance(own, dict):

@@ -77,7 +77,7 @@ def listing_columns(now: float, ids: dict[str, str], *, with_project: bool) -> l
             6,
             right=True,
         ),
-        Column("id", lambda summary: _clean(ids.get(summary.path, summary.id)), 2),
+        Column("id", lambda summary: _clean(ids.get(summary.ref, summary.id)), 2),
     ]
     if with_project:
         found.insert(0, Column("project", lambda summary: word(summary.cwd.rpartition("/")[2]), 4))
@@ -176,7 +176,7 @@ def short_ids(sessions: Sequence[Summary]) -> dict[str, str]:
             ids.sort()
             for before, id, after in zip(["", *ids], ids, [*ids[1:], ""], strict=False):
                 longer[id] = id[: max(SHORTEST_PREFIX, _shared(id, before) + 1, _shared(id, after) + 1)]
-    return {summary.path: longer.get(summary.id) or summary.id[:SHORTEST_PREFIX] for summary in sessions}
+    return {summary.ref: longer.get(summary.id) or summary.id[:SHORTEST_PREFIX] for summary in sessions}
 
 
 def _shared(first: str, other: str) -> int:
@@ -188,7 +188,7 @@ def _shared(first: str, other: str) -> int:
 def describe_summary(summary: Summary) -> dict[str, Any]:
     """A session as JSON: the fields of `Summary` in camel case, times in ISO format."""
     return {
-        "path": summary.path,
+        "path": summary.ref,
         "agent": summary.agent,
         "id": summary.id,
         "title": summary.title,

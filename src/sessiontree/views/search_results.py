@@ -27,7 +27,7 @@ _uuid = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 
 def grouped(hits: Sequence[Hit]) -> Iterator[tuple[Summary, list[Hit]]]:
     """Hits grouped by session; they are already in that order."""
-    for _, found in groupby(hits, key=lambda hit: hit.session.path):
+    for _, found in groupby(hits, key=lambda hit: hit.session.ref):
         group = list(found)
         yield group[0].session, group
 
@@ -115,7 +115,7 @@ def describe_hit(hit: Hit) -> dict[str, Any]:
     return {
         "session": {
             "id": summary.id,
-            "path": summary.path,
+            "path": summary.ref,
             "agent": summary.agent,
             "title": summary.title,
             "project": summary.cwd,

@@ -189,7 +189,7 @@ def _described(by: By, group: Group) -> dict[str, Any]:
     about = (
         {}
         if summary is None
-        else {"id": summary.id, "title": summary.title, "agent": summary.agent, "path": summary.path}
+        else {"id": summary.id, "title": summary.title, "agent": summary.agent, "path": summary.ref}
     )
     return {by: group.key, **about, "sessions": group.sessions, **_described_numbers(group.numbers)}
 

@@ -164,3 +164,14 @@ def pad(text: str, width: int) -> str:
 def plural(number: int, singular: str, plural: str | None = None) -> str:
     """A number with its noun: "1 call", "2 calls"."""
     return f"{number:,} {singular if number == 1 else plural or f'{singular}s'}"
+
+
+def human_size(size: int) -> str:
+    """A number of bytes with a unit, to two or three digits."""
+    if size < 1000:
+        return f"{size} B"
+    value, unit = size / 1000, "kB"
+    for larger in ("MB", "GB"):
+        if value >= 999.5:
+            value, unit = value / 1000, larger
+    return f"{value:.1f} {unit}" if value < 9.95 else f"{value:.0f} {unit}"

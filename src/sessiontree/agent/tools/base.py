@@ -1,5 +1,7 @@
 """The interface of tools: a name, a schema for arguments, a plan to show for approval, and a run with a result.
 
+`Tools` is a collection of them: those of entry points, and those added at run time, such as the tools of MCP servers.
+
 Arguments come from a model: they are untrusted and often wrong. `StructTool` validates them with a struct; an invalid
 argument raises `ArgumentsError`, whose message describes the expected schema to the model.
 """
@@ -9,7 +11,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import msgspec
@@ -24,8 +27,14 @@ from sessiontree.secrets.environment import Mask
 if TYPE_CHECKING:
     from sessiontree.agent.loop import Run
 
+from sessiontree import plugins
+from sessiontree.errors import NotFoundError
+from sessiontree.stores.contract import BlobStore
+
 Changes: TypeAlias = Literal["nothing", "files", "anything"]
 """What running a tool may change: nothing, the files its plan names, or anything at all."""
+_name = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+"""Names that every provider accepts."""
 
 
 class ArgumentsError(UsageError):
@@ -73,8 +82,8 @@ class ToolContext(Struct, frozen=True):
     """The user's variables. Their secrets are masked in output, and removed for commands of a model."""
     allowed_secrets: tuple[str, ...] = ()
     """Secret variables that commands may have, by the user's choice."""
-    outputs: str | None = None
-    """The session's folder for output that is too long for a result; without one, it is truncated."""
+    outputs: str | BlobStore | None = None
+    """The session's folder or blobs for output that is too long for a result; without either, it is truncated."""
     mask: Mask | None = None
     update: Callable[[str], None] | None = None
     """Receives output while the tool runs."""
@@ -203,3 +212,53 @@ def short(value: object, limit: int = 80) -> str:
     """A value on one line of limited length."""
     text = " ".join((value if isinstance(value, str) else render_json(value).decode()).split())
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+class Tools:
+    """Tools by name, in the order they were added."""
+
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        self._tools: dict[str, Tool] = {}
+        for tool in tools:
+            self.add(tool)
+
+    def add(self, tool: Tool) -> None:
+        """Add a tool; `UsageError` if its name is invalid or taken."""
+        if not _name.match(tool.name):
+            raise UsageError(f"{tool.name!r} is not a valid tool name: use at most 64 letters, digits, '_' and '-'")
+        if tool.name in self._tools:
+            raise UsageError(f"two tools are named {tool.name!r}")
+        self._tools[tool.name] = tool
+
+    def remove(self, name: str) -> None:
+        self._tools.pop(name, None)
+
+    def find(self, name: str) -> Tool | None:
+        return self._tools.get(name)
+
+    def __getitem__(self, name: str) -> Tool:
+        tool = self._tools.get(name)
+        if tool is None:
+            raise NotFoundError(f"no tool is named {name!r}; available: {', '.join(self._tools) or 'none'}")
+        return tool
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter(list(self._tools.values()))
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._tools)
+
+
+def load_tools(names: Iterable[str] | None = None) -> Tools:
+    """Load the tools of all installed packages, or only those of the given names."""
+    tools = Tools()
+    for name in plugins.names("tools") if names is None else names:
+        tool = plugins.load("tools", name)
+        if not isinstance(tool, Tool):
+            raise UsageError(f"the entry point {name!r} in sessiontree.tools is not a tool: {tool!r}")
+        tools.add(tool)
+    return tools

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import io
 import os
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 from msgspec import Meta, Struct
 
-from sessiontree.agent.text_files import decode, image_type, is_binary
+from sessiontree.agent.text_files import decode, is_binary
 from sessiontree.agent.tools.base import Plan, StructTool, ToolContext, ToolOutput
 from sessiontree.core.messages import Image
+from sessiontree.errors import DamagedError, NotFoundError
+from sessiontree.providers.turns import image_type
+from sessiontree.session.blob_refs import PREFIX
 from sessiontree.stores.safe_files import open_file
 
 LINES = 2_000
@@ -37,25 +41,49 @@ class Read(StructTool[ReadArguments]):
     Arguments = ReadArguments
 
     def prepare(self, arguments: ReadArguments, context: ToolContext) -> Plan:
+        if _is_output_blob(arguments.path, context):
+            return Plan(f"read {arguments.path}")
         target = context.workspace.resolve(arguments.path)
         return Plan(f"read {target.shown}", reads=(target,))
 
     async def carry_out(self, arguments: ReadArguments, context: ToolContext) -> ToolOutput:
+        if _is_output_blob(arguments.path, context):
+            return await asyncio.to_thread(_read_blob, arguments, context)
         target = context.workspace.resolve(arguments.path)
         return await asyncio.to_thread(read_part, target.path, target.shown, arguments.offset, arguments.limit)
+
+
+def _is_output_blob(path: str, context: ToolContext) -> bool:
+    """Whether a path names long output that is in the blobs of the session's repository."""
+    return path.startswith(PREFIX) and context.outputs is not None and not isinstance(context.outputs, str)
+
+
+def _read_blob(arguments: ReadArguments, context: ToolContext) -> ToolOutput:
+    assert context.outputs is not None
+    assert not isinstance(context.outputs, str)
+    try:
+        data = context.outputs.get(arguments.path.removeprefix(PREFIX))
+    except (NotFoundError, DamagedError) as error:
+        return ToolOutput(str(error), is_error=True)
+    if data is None:
+        return ToolOutput(f"{arguments.path}: no such output", is_error=True)
+    return _read_stream(io.BytesIO(data), len(data), arguments.path, arguments.offset, arguments.limit)
 
 
 def read_part(path: str, shown: str, offset: int, limit: int) -> ToolOutput:
     """Read lines of a text file, or an image."""
     with os.fdopen(open_file(path), "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        head = file.read(8192)
-        mime = image_type(head)
-        if mime is not None:
-            return _image(shown, head + file.read(IMAGE_BYTES + 1), mime, size)
-        if is_binary(head):
-            return ToolOutput(f"{shown}: a binary file of {size:,} bytes; not shown as text", is_error=True)
-        data = head + file.read(_MAX_READ)
+        return _read_stream(file, os.fstat(file.fileno()).st_size, shown, offset, limit)
+
+
+def _read_stream(file: BinaryIO, size: int, shown: str, offset: int, limit: int) -> ToolOutput:
+    head = file.read(8192)
+    mime = image_type(head)
+    if mime is not None:
+        return _image(shown, head + file.read(IMAGE_BYTES + 1), mime, size)
+    if is_binary(head):
+        return ToolOutput(f"{shown}: a binary file of {size:,} bytes; not shown as text", is_error=True)
+    data = head + file.read(_MAX_READ)
     found = decode(data)
     if found is None:
         return ToolOutput(f"{shown}: not readable as text ({size:,} bytes)", is_error=True)

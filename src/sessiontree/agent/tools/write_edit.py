@@ -10,8 +10,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from sessiontree.agent.async_bridge import uncancelled
-from sessiontree.agent.diff import render_diff
-from sessiontree.agent.text_files import FileText, decode, line_end_of, with_line_ends
+from sessiontree.agent.text_files import FileText, decode, line_end_of, render_diff, with_line_ends
 from sessiontree.agent.tools.base import (
     ArgumentsError,
     FileWrite,

@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sessiontree import paths
 from sessiontree.agent.async_bridge import in_background, in_thread, uncancelled
-from sessiontree.app.models import find_lane_model, no_model_error
-from sessiontree.app.start import build_system_prompt
-from sessiontree.branches.summarize import SummaryOptions
+from sessiontree.app.exploration import LaneOptions, OpenedExploration, start_exploration
+from sessiontree.app.start import no_model_error
+from sessiontree.app.summaries import summary_options
 from sessiontree.chat.lane_view import LaneChooser, is_undecided, show_results
 from sessiontree.chat.terminal import DIM, RED
-from sessiontree.core.entries import ApprovalMode
 from sessiontree.errors import UsageError
-from sessiontree.explore import explore
 from sessiontree.explore.compare import compare
-from sessiontree.explore.exploration import Exploration
-from sessiontree.explore.lane_messages import LaneMessages
 from sessiontree.explore.lane_table import shell_words
-from sessiontree.explore.plan_parser import plan_lanes
 from sessiontree.explore.records import Bounds
 from sessiontree.explore.state import ExplorationLike, explorations, is_active
 from sessiontree.explore.worktrees import LaneWorktrees
-from sessiontree.models import Model
-from sessiontree.models.model_summarizer import summarizer_for
 from sessiontree.views.text import one_line
 
 if TYPE_CHECKING:
@@ -53,10 +45,11 @@ async def explore_ways(talk: Conversation, rest: str) -> None:
             f"{number} lanes requested, but at most {_MAX_LANES} are allowed here; request fewer, or run "
             f"`sessiontree explore SESSION PROMPT --n {number} --max-lanes {number}`"
         )
-    controller, models = talk.controller, list[Model]()
+    controller = talk.controller
     view = talk.watching()
     worktrees = LaneWorktrees(controller.home, controller.session.id, controller.cwd)
-    exploration = _prepare(talk, view, worktrees, prompt, int(number), models)
+    opened = _prepare(talk, view, prompt, int(number))
+    exploration = opened.exploration
     why_not = await in_thread(worktrees.why_not)
     if why_not is not None:
         talk.screen.line(f"· lanes share the project's folder, so changes need approval: {one_line(why_not)}", RED)
@@ -65,38 +58,26 @@ async def explore_ways(talk: Conversation, rest: str) -> None:
             await talk.watch(exploration, view)
             await _decide(talk, exploration, exploration.worktrees)
         finally:  # also after a signal, or when the terminal is gone
-            await uncancelled(_clean_up(talk, exploration, models))
+            await uncancelled(_clean_up(talk, opened))
 
 
-def _prepare(
-    talk: Conversation, view: LaneView, worktrees: LaneWorktrees, prompt: str, count: int, models: list[Model]
-) -> Exploration:
+def _prepare(talk: Conversation, view: LaneView, prompt: str, count: int) -> OpenedExploration:
     controller = talk.controller
-    session, settings = controller.session, controller.settings
+    session = controller.session
     if os.path.realpath(session.cwd or controller.cwd) != os.path.realpath(controller.cwd):
         raise UsageError(f"lanes work in the session's folder, {session.cwd}; start the chat there, or /fork")
     if controller.state.model is None:
         raise no_model_error()
-
-    def find_model(name: str, number: int) -> Model:
-        models.append(find_lane_model(name, number, settings.models))
-        return models[-1]
-
-    plans = plan_lanes([prompt], [controller.state.model], count, find_model)
-    mode: ApprovalMode = "yolo" if controller.state.approval == "yolo" else "autoEdit"
-    return explore(
-        session,
-        prompts=plans.prompts,
-        models=plans.models,
+    options = LaneOptions(
+        home=controller.home,
+        settings=controller.settings,
+        cwd=controller.cwd,
+        approver_for=view.approver_for,
+        approval="yolo" if controller.state.approval == "yolo" else "autoEdit",
         tools=controller.tools,
-        approver_for=view.approver_for(mode, controller.tools),
-        settings=settings,
-        system=lambda folder: build_system_prompt(folder, controller.workspace.added),
-        lane_worktrees=worktrees,
-        hooks=(LaneMessages(),),
-        summarizer=summarizer_for(settings),
-        keep_worktrees=True,  # removed by `_clean_up` once the user has decided
+        added=controller.workspace.added,
     )
+    return start_exploration(session, options, [prompt], models=[controller.state.model], count=count)
 
 
 async def _decide_later(talk: Conversation) -> None:
@@ -114,8 +95,10 @@ async def _decide_later(talk: Conversation) -> None:
             f"exploration {last.run}: another process works on it; wait until it has ended, or stop it there with "
             "Ctrl-C, then decide with /explore"
         )
-    if last.open_lanes and not talk.is_in_memory:
-        name = await in_thread(paths.name_of, controller.home, session.id, session.location)
+    if last.open_lanes and not session.repository.is_volatile:
+        name = session.location
+        if session.ref.is_file:
+            name = await in_thread(paths.name_of, controller.home, session.id, session.location)
         words = shell_words(name, None if controller.home == paths.home() else controller.home)
         command = f"sessiontree explore resume {words} --run {last.run}"
         talk.screen.line(f"· some lanes did not finish; continue them with `{command}`", DIM)
@@ -127,20 +110,17 @@ async def _decide(talk: Conversation, exploration: ExplorationLike, worktrees: L
     """Compare the lanes and let the user decide."""
     controller = talk.controller
     show_results(talk.screen, await in_background(compare, exploration, worktrees))
-    summary = SummaryOptions(
-        controller.settings.branch_summary.instructions, summarizer=summarizer_for(controller.settings)
-    )
+    summary = summary_options(controller.settings)
     chooser = LaneChooser(talk.screen, talk.reader, controller.session, exploration, worktrees, summary=summary)
     result = await chooser.choose()
     if is_undecided(exploration.lanes, result):
         talk.screen.line("· decide later with /explore", DIM)
 
 
-async def _clean_up(talk: Conversation, exploration: Exploration, models: Sequence[Model]) -> None:
+async def _clean_up(talk: Conversation, opened: OpenedExploration) -> None:
     """Close models and remove the folders of lanes that have ended; their work stays in git."""
-    for model in models:
-        await model.close()
-    result = await in_background(exploration.remove_worktrees)
+    await opened.close()
+    result = await in_background(opened.exploration.remove_worktrees)
     with contextlib.suppress(OSError):  # the terminal is gone
         talk.screen.lines(f"· {one_line(note)}" for note in result.stayed)
         talk.screen.lines((f"✗ {one_line(note)}" for note in result.failed), RED)

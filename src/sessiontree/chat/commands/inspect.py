@@ -7,11 +7,11 @@ import os
 import time
 from typing import TYPE_CHECKING
 
+from sessiontree.app.actions.export import plan_export
 from sessiontree.chat.commands.tree import current_entry
 from sessiontree.chat.terminal import BOLD, DIM, GREEN, RED
 from sessiontree.core.ids import is_session_id
-from sessiontree.errors import ExistsError, UsageError
-from sessiontree.export import FORMATS, export
+from sessiontree.errors import UsageError
 from sessiontree.library import Library
 from sessiontree.repair import examine
 from sessiontree.search import search
@@ -19,7 +19,6 @@ from sessiontree.search.prompt_history import PromptHistory
 from sessiontree.settings import load_settings
 from sessiontree.settings.keys import render_key
 from sessiontree.settings.known import iter_settings
-from sessiontree.stores.atomic_files import create_file
 from sessiontree.views.listing import age, short_ids
 from sessiontree.views.search_results import draw_place, draw_session, draw_snippet, grouped
 from sessiontree.views.text import clean, cut, one_line, plural
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from sessiontree.chat.conversation import Conversation
 
 _SHOWN = 20
-_EXTENSIONS = {".md": "md", ".html": "html", ".json": "json", ".jsonl": "jsonl", ".txt": "text"}
 
 
 async def usage(chat: Conversation, _: str) -> None:
@@ -63,11 +61,11 @@ async def find(chat: Conversation, rest: str) -> None:
     if not rest:
         raise UsageError("usage: /search WORDS")
     screen, now = chat.screen, time.time()
-    with Library(chat.controller.home) as library:
+    with Library(chat.controller.repository) as library:
         hits = list(search(library, rest, limit=_SHOWN))
         ids = short_ids(library.everything())
     for one, found in grouped(hits):
-        title, facts = draw_session(one, screen.width, now, ids.get(one.path, one.id))
+        title, facts = draw_session(one, screen.width, now, ids.get(one.ref, one.id))
         screen.line(f"{title}  {facts}", BOLD)
         for hit in found:
             place, notes = draw_place(hit, now)
@@ -82,13 +80,8 @@ async def write_document(chat: Conversation, rest: str) -> None:
     # The id comes from a file, so it may not be safe in a file name.
     name = f"session-{session.id[:8]}.html" if is_session_id(session.id) else "session.html"
     path = os.path.join(chat.controller.cwd, os.path.expanduser(rest) if rest else name)
-    extension = os.path.splitext(path)[1].lower()
-    format = next((name for name in FORMATS if _EXTENSIONS.get(extension) == name), None)
-    if format is None:
-        raise UsageError(f"{path}: unknown extension; use {', '.join(_EXTENSIONS)}")
-    if os.path.lexists(path):
-        raise ExistsError(f"{path}: file exists; choose another name")
-    await asyncio.to_thread(create_file, path, export(session, format))
+    plan = plan_export(session, path)
+    await asyncio.to_thread(plan.do)
     chat.screen.line(f"· {clean(path)}", DIM)
 
 

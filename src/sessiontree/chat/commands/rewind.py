@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
-from sessiontree.agent.checkpoints import Checkpoints, RewindPlan, RewindScope, Rewound
+from sessiontree.agent.checkpoints import RewindPlan, RewindScope, Rewound
+from sessiontree.app.actions.rewind import plan_rewind, plan_undo_rewind
 from sessiontree.chat.commands.sessions import choose_prompt
 from sessiontree.chat.commands.tree import current_entry
 from sessiontree.chat.terminal import DIM, RED
 from sessiontree.chat.user_prompts import confirm, show_diff
-from sessiontree.errors import UsageError
 from sessiontree.views.text import one_line
 
 if TYPE_CHECKING:
@@ -25,25 +24,28 @@ async def rewind(chat: Conversation, rest: str) -> None:
     entry = rest or await choose_prompt(chat, "Rewind to just before which prompt?")
     if entry is None:
         return
-    plan = await controller.plan_rewind(entry)
+    session, workspace = controller.session, controller.workspace
+    action = await controller.plan(lambda: plan_rewind(session, workspace, session.find_entry(entry)))
+    plan = action.expected
     _show_plan(chat, plan)
     scope = await _choose_scope(chat)
     if scope is None:
         screen.line("· cancelled", DIM)
         return
     overwrite = await _choose_overwrites(chat, plan) if scope != "conversation" else []
-    _show_rewound(chat, await controller.rewind(plan, scope, overwrite))
+    prompt = plan.entry if plan.text is not None and scope != "files" else None
+    done = await controller.carry_out(action.choose(scope, overwrite), prompt=prompt)
+    _show_rewound(chat, done.result)
 
 
 async def _undo(chat: Conversation) -> None:
     controller = chat.controller
-    blobs = controller.session.journal.blobs
-    if blobs is None:
-        raise UsageError("this session has no saved file contents")
-    plan = await asyncio.to_thread(Checkpoints(controller.session, controller.workspace, blobs).plan_undo)
-    _show_plan(chat, plan)
+    action = await controller.plan(lambda: plan_undo_rewind(controller.session, controller.workspace))
+    _show_plan(chat, action.expected)
     if await confirm(chat.reader, "Undo the last rewind?"):
-        _show_rewound(chat, await controller.undo_rewind(await _choose_overwrites(chat, plan)))
+        overwrite = await _choose_overwrites(chat, action.expected)
+        done = await controller.carry_out(action.choose("both", overwrite))
+        _show_rewound(chat, done.result)
 
 
 def _show_plan(chat: Conversation, plan: RewindPlan) -> None:

@@ -40,7 +40,7 @@ async def _choose_session(chat: Conversation) -> str | None:
     controller, screen = chat.controller, chat.screen
 
     def look() -> tuple[list[str], list[str]]:
-        with Library(controller.home) as library:
+        with Library(controller.repository) as library:
             found = library.sessions(project=controller.cwd)[:_SHOWN]
             ids = short_ids(library.everything())
         rows = list(
@@ -48,7 +48,7 @@ async def _choose_session(chat: Conversation) -> str | None:
                 [ThreadMember(summary) for summary in found], screen.width - 4, time.time(), ids, with_project=False
             )
         )
-        return [summary.path for summary in found], rows
+        return [summary.ref for summary in found], rows
 
     paths, rows = await asyncio.to_thread(look)
     if not paths:

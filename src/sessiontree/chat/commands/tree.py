@@ -6,15 +6,15 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from sessiontree.branches.diff import diff
+from sessiontree.app.actions.compact import plan_compact
+from sessiontree.app.actions.diff import plan_diff
+from sessiontree.app.actions.merge import plan_merge
+from sessiontree.app.summaries import summary_options
 from sessiontree.branches.list import list_branches
-from sessiontree.branches.merge import merge
-from sessiontree.branches.summarize import SummaryOptions
 from sessiontree.chat.terminal import DIM, RED
 from sessiontree.chat.user_prompts import choose
 from sessiontree.errors import UsageError
 from sessiontree.explore.branch_labels import find_branch_marks, find_marks
-from sessiontree.models.model_summarizer import summarizer_for
 from sessiontree.views.branches import draw_branches
 from sessiontree.views.diff import draw_diff
 from sessiontree.views.graph import build_graph, draw, gist
@@ -56,13 +56,13 @@ async def _choose_summary(chat: Conversation) -> bool | str:
 
 async def _choose_node(chat: Conversation) -> str | None:
     screen, session = chat.screen, chat.controller.session
-    nodes = await asyncio.to_thread(lambda: build_graph(session, marks=find_marks(session)))
-    if not nodes:
+    graph = await asyncio.to_thread(lambda: build_graph(session, marks=find_marks(session)))
+    if not graph.nodes:
         raise UsageError("no messages yet")
     # One row per node, and empty rows between trees.
-    rows = [row for row in draw(nodes, screen.width - 4) if row]
+    rows = [row for row in draw(graph, screen.width - 4) if row]
     chosen = await choose(screen, chat.reader, rows, "Jump to", "; choosing a prompt goes to just before it:")
-    return None if chosen is None else nodes[chosen].entry.id
+    return None if chosen is None else graph.nodes[chosen].entry.id
 
 
 def current_entry(leaf: str | None) -> str:
@@ -119,14 +119,12 @@ async def merge_in(chat: Conversation, rest: str) -> None:
     wanted = session.find_entry(rest) if rest else await _choose_branch(chat, "Merge which branch?")
     if wanted is None:
         return
-    ask = SummaryOptions(
-        controller.settings.branch_summary.instructions, summarizer=summarizer_for(controller.settings)
-    )
-    done = await asyncio.to_thread(lambda: merge(session, wanted, options=ask))
+    options = summary_options(controller.settings)
+    plan = await controller.plan(lambda: plan_merge(session, wanted, options=options))
+    done = (await controller.carry_out(plan)).result
     if done.nothing is not None or done.entry is None:
         chat.screen.line(f"· {one_line(done.nothing or 'nothing to merge')}", DIM)
         return
-    await controller.switch(done.entry)
     chat.screen.line(f"· summarized {plural(done.messages, 'message')} at {clean(done.entry)[:8]}", DIM)
     chat.screen.lines((f"· conflict: {one_line(conflict.text)}" for conflict in done.conflicts), RED)
 
@@ -139,8 +137,8 @@ async def compare(chat: Conversation, rest: str) -> None:
     second = session.find_entry(wanted) if wanted else await _choose_branch(chat, "Compare with which branch?")
     if first is None or second is None:
         return
-    found = await asyncio.to_thread(diff, session, first, second)
-    chat.screen.lines(draw_diff(found, chat.screen.width, str, str))
+    plan = await asyncio.to_thread(plan_diff, session, first, second)
+    chat.screen.lines(draw_diff(plan.found, chat.screen.width, str, str))
 
 
 async def label(chat: Conversation, rest: str) -> None:
@@ -160,7 +158,11 @@ async def name(chat: Conversation, rest: str) -> None:
 
 
 async def compact_older(chat: Conversation, rest: str) -> None:
-    done = await chat.controller.compact(rest or None)
+    controller = chat.controller
+    plan = await controller.plan(
+        lambda: plan_compact(controller.session, controller.settings, instructions=rest or None)
+    )
+    done = (await controller.carry_out(plan)).result
     size = f"{done.tokens_before:,} -> {done.tokens_after:,} tokens"
     chat.screen.line(f"· summarized {plural(len(done.plan.summarized), 'message')}: {size}", DIM)
     chat.show_preview(done.summary)

@@ -44,8 +44,8 @@ def iter_sessions(given: Given) -> Iterator[Value]:
     for session in sorted(known, key=lambda session: session.recency, reverse=True):
         if session.kind == "session" and session.id not in given.get("sessions", ()):
             is_unique = counts[session.id] == 1 and is_session_id(session.id)
-            yield session.id if is_unique else session.path, session.title
-    listed = {session.path for session in known}
+            yield session.id if is_unique else session.ref, session.title
+    listed = {session.ref for session in known}
     for id, path in paths.iter_session_files(_home(given)):
         if os.path.realpath(path) not in listed and id not in counts:
             yield id, ""  # newer than the cache
@@ -53,8 +53,9 @@ def iter_sessions(given: Given) -> Iterator[Value]:
 
 def iter_entries(given: Given, typed: str) -> Iterator[Value]:
     """Labels of the session on the line, then its newest entries whose id begins with `typed`."""
+    from sessiontree.core.entries import CONVERSATION_TYPES
     from sessiontree.session.open import open
-    from sessiontree.views.graph import SPEAKING, gist
+    from sessiontree.views.graph import gist
 
     for name in given.get("session", ())[:1]:
         path = _path_of(name, given)
@@ -62,7 +63,9 @@ def iter_entries(given: Given, typed: str) -> Iterator[Value]:
             return  # opening it takes too long
         session = open(path, home=_last(given, "home"), dialect=_last(given, "dialect"))
         labels = session.labels
-        messages = [id for id in reversed(session.ids) if session.type_of(id) in SPEAKING and id.startswith(typed)]
+        messages = [
+            id for id in reversed(session.ids) if session.type_of(id) in CONVERSATION_TYPES and id.startswith(typed)
+        ]
         offered = [*labels, *messages[:_MOST_ENTRIES]]
         for value, entry in zip([*labels.values(), *messages], session.entries(offered), strict=False):
             yield value, gist(entry)
@@ -101,13 +104,11 @@ def _known(given: Given) -> list[Summary]:
         try:
             return library.everything()
         except _TooManyFilesError:
-            rows = library.cache.rows(root.folder for root in library.roots)
-            return [one for path, row in rows.items() if (one := row.summary) is not None and os.path.exists(path)]
+            return [one for one in library.snapshot().sessions if not one.is_file or os.path.exists(one.path)]
 
 
 def _path_of(name: str, given: Given) -> str:
     """The file of the session that a word on the line names."""
-    from sessiontree.core.ids import SHORTEST_PREFIX
     from sessiontree.session.open import looks_like_path
 
     path = os.path.expanduser(name)
@@ -116,8 +117,8 @@ def _path_of(name: str, given: Given) -> str:
     with contextlib.suppress(NotFoundError):
         return paths.find_session_file(_home(given), name)
     known = _known(given)
-    exact = [session.path for session in known if session.id == name]
-    found = exact or [s.path for s in known if len(name) >= SHORTEST_PREFIX and s.id.startswith(name)]
+    exact = [session.ref for session in known if session.id == name]
+    found = exact or [s.ref for s in known if name and s.id.startswith(name)]
     if len(found) != 1:
         raise NotFoundError(f"{name!r} matches {len(found)} sessions")
     return found[0]

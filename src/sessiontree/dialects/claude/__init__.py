@@ -31,6 +31,22 @@ Canonical entries in and out:
 The rules are those of client 2.1.325 as measured; `ReadOptions` selects others.
 """
 
-from sessiontree.dialects.claude.dialect import CLAUDE
+from __future__ import annotations
 
-__all__ = ["CLAUDE"]
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sessiontree.dialects.claude.client import CLIENT
+    from sessiontree.dialects.claude.dialect import CLAUDE
+
+# Imported on first use: a search needs the client alone.
+_MODULES = {"CLAUDE": "dialect", "CLIENT": "client"}
+
+__all__ = ["CLAUDE", "CLIENT"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'sessiontree.dialects.claude' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"sessiontree.dialects.claude.{_MODULES[name]}"), name)

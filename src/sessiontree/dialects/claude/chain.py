@@ -50,6 +50,7 @@ class Chain:
         self._entries: dict[int, Entry] = {}
         self._computed_summaries: dict[int, LineSummary] = {}
         self._cycles: dict[int, int] | None = None
+        self._first_places: dict[int, int] | None = None
         self._is_subagent: bool | None = None
         self._times: list[tuple[int, int]] | None = None
 
@@ -101,6 +102,22 @@ class Chain:
 
     def is_in_cycle(self, node: int) -> bool:
         return node in self._cut_parents()
+
+    def in_order(self, nodes: Iterable[int]) -> list[int]:
+        """Sort lines by their position among the others: that of the first line with the same uuid.
+
+        The client indexes lines by uuid in a map: a later line replaces the value, but not the position.
+        """
+        repeated = self.repeated_lines()
+        return sorted(nodes, key=lambda node: repeated.get(node, node)) if repeated else sorted(nodes)
+
+    def repeated_lines(self) -> dict[int, int]:
+        """Lines whose uuid occurred before -> the first line with that uuid."""
+        if self._first_places is None:
+            shadowed = [problem.node for problem in self.tree.problems() if problem.kind == "duplicate-id"]
+            # From the last to the first, so that the first one stays.
+            self._first_places = {self.tree.node_of[self.tree.ids[node]]: node for node in reversed(shadowed)}
+        return self._first_places
 
     def children(self, node: int) -> list[int]:
         # `list.count` and `list.index` run in C: much faster than a loop over the many lines of a large file.
@@ -216,8 +233,11 @@ def walk(chain: Chain, leaf: int, links: Mapping[int, int | None], bridge: Bridg
         # as children of the nearest ancestor that is not progress.
         if kind != "progress":
             path.append(node)
-        parent = links[node] if node in links else parents[node] or chain.recorded_parent(node)
-        # A boundary has no parent by design: the context begins there.
+        # A boundary has no parent, whatever its line names: the context begins there.
+        if node in links:
+            parent = links[node]
+        else:
+            parent = None if kind == "compaction" else parents[node] or chain.recorded_parent(node)
         if (parent is None or parent in seen) and kind != "compaction":
             parent = bridge(path[-1] if path else node, node, seen)
         node = parent

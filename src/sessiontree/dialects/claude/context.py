@@ -12,12 +12,11 @@ from collections.abc import Collection, Iterable, Sequence
 from msgspec import Struct
 
 from sessiontree.core.context import Context, ModelRef, State
-from sessiontree.core.lazy_messages import LazyMessages
-from sessiontree.core.messages import Assistant, Message, ToolResult, User, tool_calls
+from sessiontree.core.messages import Assistant, LazyMessages, Message, ToolResult, User, tool_calls
 from sessiontree.dialects.claude.chain import Chain, read_entries
 from sessiontree.dialects.claude.messages import (
-    CONTEXT_TYPES,
     NO_CONTENT,
+    SENT_TYPES,
     context_messages,
     is_blank,
     join_shards,
@@ -123,21 +122,36 @@ def _plan_messages(chain: Chain, path: Path) -> _Plan:
     draft = _Draft(chain, path)
     plan = draft.plan
     blank = _find_blank(chain, plan, draft.maybe_blank)
-    # The client does not send a result without its call, and sends `(no content)` where its line held nothing else.
-    # The result itself stays in the context: `providers` leaves it out, and other callers can see it.
+    # The client does not send a result without its call, and sends `(no content)` where nothing else is left between
+    # two answers. The result itself stays in the context: `providers` leaves it out, and other callers can see it.
     strays = {at for at, call in draft.results.items() if call not in plan.tools}
     if not blank and not strays:
         return plan
     final = _Plan(plan.tools, plan.preserved)
-    sent = {node for at, node in enumerate(plan.nodes) if at not in strays}
-    for at, node in enumerate(plan.nodes):
+    placeholders = _find_placeholders(chain, plan, blank, strays)
+    for at in range(len(plan.nodes)):
         if at not in blank:
             final.copy_message(plan, at)
-        if node not in sent:
-            sent.add(node)
+        if at in placeholders:
             final.placeholders.add(len(final.nodes))
             final.copy_message(plan, at)
     return final
+
+
+def _find_placeholders(chain: Chain, plan: _Plan, blank: set[int], strays: set[int]) -> set[int]:
+    """Return the last stray result of each turn of the user that consists of nothing else."""
+    found: set[int] = set()
+    turn: list[int] = []
+    for at, node in [*enumerate(plan.nodes), (-1, -1)]:
+        if at in blank:
+            continue
+        if node >= 0 and not chain.summary(node).is_assistant:
+            turn.append(at)
+            continue
+        if turn and strays.issuperset(turn):
+            found.add(turn[-1])
+        turn = []
+    return found
 
 
 def _find_blank(chain: Chain, plan: _Plan, maybe_blank: Collection[int]) -> set[int]:
@@ -160,7 +174,7 @@ class _Draft:
         """The response that the next shard may belong to: only results came after it."""
         self._response_at = -1
         summaries, types, tools = chain.summaries, chain.types, self.plan.tools
-        unknown = [node for node in path.nodes if summaries.get(node) is None and types[node] in CONTEXT_TYPES]
+        unknown = [node for node in path.nodes if summaries.get(node) is None and types[node] in SENT_TYPES]
         entries = dict(zip(unknown, chain.entries(unknown), strict=True))
         for node in path.nodes:  # a hot loop: it runs many thousands of times for a long session
             summary = summaries.get(node)

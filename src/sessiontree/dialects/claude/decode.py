@@ -13,14 +13,15 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sessiontree.core.entries import MESSAGE_TYPES
 from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.dialects.claude import decode_lines
 from sessiontree.dialects.claude.boundaries import Preserved, find_leaf_before, find_preserved
 from sessiontree.dialects.claude.chain import Chain
 from sessiontree.dialects.claude.decode_lines import CommonFields
-from sessiontree.dialects.claude.history import find_chain_history
+from sessiontree.dialects.claude.history import find_earlier_history
 from sessiontree.dialects.claude.index import LineSummary
-from sessiontree.dialects.claude.path import find_path
+from sessiontree.dialects.claude.path import find_earlier_path
 from sessiontree.dialects.claude.records import PART, PLAIN, Fields, is_tool_result, object_in, string_in
 from sessiontree.dialects.contract import AS_CLIENT, IndexedLines, is_metadata_id
 from sessiontree.dialects.defaults import iter_resolved
@@ -29,7 +30,6 @@ from sessiontree.dialects.passthrough import PASSTHROUGH, passthrough_of
 _LOOKAHEAD = 2
 """Maximum lines of one entry, except for responses: a command and its output, a boundary and its summary."""
 
-_CONTEXT_TYPES = frozenset({"message", "custom_message", "branch_summary"})
 _Line: TypeAlias = tuple[int, Fields]
 
 
@@ -41,7 +41,7 @@ class _Group(Struct, frozen=True):
 
     @property
     def is_in_context(self) -> bool:
-        return self.entry.kind in _CONTEXT_TYPES
+        return self.entry.kind in MESSAGE_TYPES
 
     @property
     def role(self) -> object:
@@ -258,27 +258,17 @@ class _Decoder:
         anchored = object_in(metadata, "preservedMessages") or object_in(metadata, "preservedSegment")
         if not preserved.nodes or anchored.get("anchorUuid") != line.get("uuid"):
             return False
-        path = find_path(chain, find_leaf_before(chain, node), AS_CLIENT).nodes
+        path = find_earlier_path(chain, find_leaf_before(chain, node), AS_CLIENT).nodes
         return all(is_kept for group, is_kept in self._groups_kept(path, preserved) if group.is_in_context)
 
     def _groups_from_first_kept(self, chain: Chain, node: int, preserved: Preserved) -> list[tuple[_Group, bool]]:
         """Return the entries before a boundary from the first kept one on, and whether each was kept."""
         if not preserved.nodes:
             return []
-        history = find_chain_history(chain, find_leaf_before(chain, node), AS_CLIENT)
+        history = find_earlier_history(chain, find_leaf_before(chain, node), AS_CLIENT)
         first = next((at for at, other in enumerate(history) if other in preserved.nodes), len(history))
         return self._groups_kept(history[first:], preserved)
 
     def _groups_kept(self, nodes: Sequence[int], preserved: Preserved) -> list[tuple[_Group, bool]]:
-        members = preserved.nodes | (preserved.listed or frozenset())
-        found: list[tuple[_Group, bool]] = []
-        keeps_results = False
-        for group in _Decoder(self._lines, finds_kept=False).groups(nodes):
-            is_kept = not members.isdisjoint(group.nodes)
-            if group.role == "assistant":
-                # A list is exact. Without one, results off the path are kept with their response, as on any path.
-                keeps_results = is_kept and preserved.listed is None
-            elif group.role == "toolResult":
-                is_kept = is_kept or keeps_results
-            found.append((group, is_kept))
-        return found
+        groups = _Decoder(self._lines, finds_kept=False).groups(nodes)
+        return [(group, not preserved.nodes.isdisjoint(group.nodes)) for group in groups]

@@ -36,6 +36,7 @@ from sessiontree.dialects.claude.records import (
     number_in,
     object_in,
     string_in,
+    timestamp_in,
     without,
 )
 from sessiontree.dialects.passthrough import PASSTHROUGH, carried_data, passthrough_of, restore_entry
@@ -346,7 +347,7 @@ def _entry(kind: str, line: Fields, fields: Fields, aliases: tuple[str, ...] = (
 
 
 def _timestamp(line: Fields) -> str:
-    return string_in(line, "timestamp") or ""
+    return timestamp_in(line)
 
 
 def _with_client_fields(

@@ -6,23 +6,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sessiontree.core.context import Context
-from sessiontree.core.entries import ENTRY_TYPES, Entry, Header
+from sessiontree.core.entries import Entry, Header
+from sessiontree.core.layout import LayoutColumns
 from sessiontree.dialects.canonical import CanonicalEntry, Destination, SessionMeta
 from sessiontree.dialects.claude import header, index, locations, messages, path, records, reparent
 from sessiontree.dialects.claude.chain import Chain
+from sessiontree.dialects.client import Client
 from sessiontree.dialects.contract import (
+    CANONICAL_MARKS,
     Columns,
     Envelope,
+    Facts,
     IndexedLines,
+    PartialReads,
     ReadOptions,
     RelatedFile,
     Reparenting,
     SessionFile,
+    Traits,
 )
-from sessiontree.dialects.defaults import DialectBase
+from sessiontree.dialects.defaults import DefaultFacts, DialectBase
 
 if TYPE_CHECKING:  # modules that not every reader needs are imported where they are used
-    from sessiontree.dialects.claude import tail_scan
     from sessiontree.dialects.claude.encoder import ClaudeEncoder
 
 
@@ -30,28 +35,35 @@ class ClaudeCode(DialectBase):
     """Claude Code transcripts: read as client 2.1.325 reads them, written so that it resumes them."""
 
     name = "claude"
-    version = 1
-    is_writable = True
-    may_refer_to_blobs = False
-    bookkeeping = records.METADATA_TYPES | (frozenset(ENTRY_TYPES) - records.CONVERSATION_TYPES)
+    traits = Traits(
+        bookkeeping=records.METADATA_TYPES | records.METADATA_ENTRY_TYPES,
+        marks=CANONICAL_MARKS,
+        title_types=frozenset({"custom-title", "ai-title"}),
+        title_window=64 * 1024,
+        is_writable=True,
+        path_markers=("/.claude/projects/",),
+        skipped_folders=locations.SKIPPED_FOLDERS,
+    )
     parent_key = "parentUuid"
     id_key = "uuid"
-    title_types = frozenset({"custom-title", "ai-title"})
-    title_window = 64 * 1024
-    path_markers = ("/.claude/projects/",)
-    skipped_folders = locations.SKIPPED_FOLDERS
+
+    @property
+    def client(self) -> Client:
+        from sessiontree.dialects.claude.client import CLIENT
+
+        return CLIENT
 
     def recognize(self, head: bytes) -> int:
         return header.recognize(head)
 
-    def decode_block(self, data: memoryview) -> Columns | None:
+    def decode_block(self, data: memoryview, first: int) -> Columns | None:
         return index.decode_columns(data)
 
     def is_record(self, fields: dict[str, Any]) -> bool:
         return header.is_record(fields)
 
-    def envelope(self, fields: dict[str, Any]) -> Envelope:
-        return records.envelope_of(fields)
+    def decode_line(self, fields: dict[str, Any], node: int) -> Envelope | None:
+        return records.decode_envelope(fields)
 
     def parse(self, raw: bytes) -> Entry:
         return messages.parse_line(raw)
@@ -65,18 +77,11 @@ class ClaudeCode(DialectBase):
     def find_path(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
         return path.find_path(Chain(lines), leaf, read_options).nodes
 
-    supports_partial_read = True
-
-    def find_context_ranges(self, size: int, read: tail_scan.Read) -> list[tail_scan.Range] | None:
+    @property
+    def partial_reads(self) -> PartialReads:
         from sessiontree.dialects.claude import tail_scan
 
-        return tail_scan.find_context_ranges(size, read)
-
-    def is_partial_context_exact(self, lines: IndexedLines, context: Context) -> bool:
-        from sessiontree.dialects.claude import tail_scan
-
-        # Without a model after the boundary, the one before it would be needed, which the ranges do not include.
-        return context.state.model is not None and tail_scan.is_path_exact(lines, context.path)
+        return tail_scan
 
     def find_reparentings(self, lines: IndexedLines) -> list[Reparenting]:
         return reparent.find_reparentings(Chain(lines))
@@ -87,29 +92,18 @@ class ClaudeCode(DialectBase):
         chain = Chain(lines)
         return context.build_context(chain, path.find_path(chain, leaf, read_options))
 
-    def find_title(self, lines: IndexedLines) -> str | None:
-        return header.find_title(lines)
-
-    def find_given_title(self, lines: IndexedLines) -> str | None:
-        return header.find_given_title(lines)
-
-    def find_git_branch(self, lines: IndexedLines) -> str | None:
-        return header.find_git_branch(lines)
-
-    def find_related_files(self, lines: IndexedLines) -> list[RelatedFile]:
-        from sessiontree.dialects.claude import related_files
-
-        return related_files.find_related_files(lines)
-
-    def find_session_ids(self, lines: IndexedLines) -> list[str]:
-        from sessiontree.dialects.claude import related_files
-
-        return related_files.find_session_ids(lines)
+    def facts(self, lines: IndexedLines) -> Facts:
+        return _ClaudeFacts(lines)
 
     def find_history(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
         from sessiontree.dialects.claude import history
 
         return history.find_history(lines, leaf, read_options)
+
+    def layout_columns(self, lines: IndexedLines) -> LayoutColumns:
+        from sessiontree.dialects.claude import layout
+
+        return layout.layout_columns(lines)
 
     def decode(self, lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
         from sessiontree.dialects.claude import decode
@@ -139,6 +133,32 @@ class ClaudeCode(DialectBase):
 
     def classify_file(self, root: str, relative: str) -> SessionFile | None:
         return locations.classify_file(relative)
+
+
+class _ClaudeFacts(DefaultFacts):
+    @property
+    def title(self) -> str | None:
+        return header.find_title(self.lines)
+
+    @property
+    def given_title(self) -> str | None:
+        return header.find_given_title(self.lines)
+
+    @property
+    def git_branch(self) -> str | None:
+        return header.find_git_branch(self.lines)
+
+    @property
+    def related_files(self) -> list[RelatedFile]:
+        from sessiontree.dialects.claude import related_files
+
+        return related_files.find_related_files(self.lines)
+
+    @property
+    def session_ids(self) -> list[str]:
+        from sessiontree.dialects.claude import related_files
+
+        return related_files.find_session_ids(self.lines)
 
 
 CLAUDE = ClaudeCode()

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from sessiontree.core.entries import Config
+from sessiontree.core.entries import MESSAGE_TYPES, Config
 from sessiontree.core.jsonio import render_json
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, LossNote, SessionMeta
 from sessiontree.dialects.claude import decode_lines
@@ -34,7 +34,6 @@ from sessiontree.dialects.claude.transcript import Transcript
 from sessiontree.dialects.contract import IndexedLines
 from sessiontree.dialects.passthrough import carried_data
 
-_CONTEXT_TYPES = ("message", "custom_message", "branch_summary")
 _CONTINUED = "This session is being continued"
 """The first words of the client's summaries."""
 
@@ -60,7 +59,7 @@ class ClaudeEncoder:
         encoded = self._encode(entry, parent)
         if self._lines is None or encoded.id is None or encoded.id == parent or not encoded.lines:
             return encoded
-        if parent is not None and entry.kind in _CONTEXT_TYPES:
+        if parent is not None and entry.kind in MESSAGE_TYPES:
             # A boundary in the file that preserves lines of this path would otherwise change it.
             placeholder = CanonicalEntry("", {}, timestamp=entry.timestamp)
             before = self._transcript.build_unpreserving_lines(placeholder, str(parent))
@@ -82,7 +81,7 @@ class ClaudeEncoder:
                 return self._encode_message(entry, parent, object_in(entry.fields, "message"))
             case "custom_message":
                 return encode_injected(transcript, entry, parent, entry.fields.get("content"))
-            case "branch_summary":
+            case "branch_summary" if string_in(entry.fields, "summary"):
                 text = _branch_summary_text(string_in(entry.fields, "summary") or "")
                 return encode_injected(transcript, entry, parent, text, _client_summary(entry))
             case "compaction" | "reset_boundary":
@@ -189,8 +188,8 @@ def _encode_compaction(transcript: Transcript, entry: CanonicalEntry, parent: st
     notes = []
     if entry.kind == "reset_boundary":
         notes.append(LossNote("mapped", "resets of the context", "written as compactions without a summary"))
+    state.add_boundary(kept)
     encoded = transcript.place(entry, parent, lines, notes, kept=tuple(kept))
-    state.mark_preserved(kept)
     return Encoded(encoded.id, [*map(render_json, before), *encoded.lines], notes)
 
 

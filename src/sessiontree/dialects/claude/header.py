@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from sessiontree.core.entries import ForkOrigin, Header
-from sessiontree.core.jsonio import parse_json
+from sessiontree.core.jsonio import parse_object
 from sessiontree.dialects.claude.records import (
     CHAIN_TYPES,
     METADATA_TYPES,
@@ -17,9 +17,10 @@ from sessiontree.dialects.claude.records import (
     is_tool_result,
     object_in,
     string_in,
+    timestamp_in,
 )
 from sessiontree.dialects.contract import CERTAIN, IndexedLines
-from sessiontree.dialects.detect import head_records
+from sessiontree.dialects.defaults import head_records
 
 SURE, LIKELY, UNSURE = 60, 40, 20
 _FIRST_LINES, _FEW_LINES = 64, 4
@@ -97,7 +98,7 @@ def find_header(lines: IndexedLines) -> Header | None:
     return Header(
         # A file can hold lines of several sessions; the last line belongs to the current one.
         id=string_in(last, "sessionId") or _first_string(first, "sessionId") or stem,
-        timestamp=_first_string(first, "timestamp"),
+        timestamp=next(filter(None, map(timestamp_in, first)), ""),
         cwd=_first_string(first, "cwd"),
         parent_session=origin.session if origin else None,
         forked_from=origin,
@@ -106,7 +107,8 @@ def find_header(lines: IndexedLines) -> Header | None:
 
 def _first_fields(lines: IndexedLines, nodes: Sequence[int]) -> Sequence[Fields]:
     few = lines.fields(nodes[:_FEW_LINES])  # nearly always these have everything
-    return few if all(_first_string(few, key) for key in ("sessionId", "timestamp", "cwd")) else lines.fields(nodes)
+    is_complete = all(_first_string(few, key) for key in ("sessionId", "cwd")) and any(map(timestamp_in, few))
+    return few if is_complete else lines.fields(nodes)
 
 
 def _is_chain_line(lines: IndexedLines, node: int) -> bool:
@@ -162,11 +164,7 @@ def find_git_branch(lines: IndexedLines) -> str | None:
 
 
 def _parse_git_branch(raw: bytes) -> str | None:
-    try:
-        line = parse_json(raw)
-    except ValueError:
-        return None
-    return string_in(line, "gitBranch") if isinstance(line, dict) else None
+    return string_in(parse_object(raw), "gitBranch")
 
 
 # Titles

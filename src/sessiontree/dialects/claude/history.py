@@ -11,9 +11,9 @@ from weakref import WeakKeyDictionary
 
 from sessiontree.core.entries import ENTRY_TYPES
 from sessiontree.core.tree import Tree
-from sessiontree.dialects.claude.boundaries import find_leaf_before
+from sessiontree.dialects.claude.boundaries import find_leaf_before, find_loaded_lines
 from sessiontree.dialects.claude.chain import Chain
-from sessiontree.dialects.claude.path import find_path
+from sessiontree.dialects.claude.path import find_earlier_path, find_path
 from sessiontree.dialects.claude.records import AFTER, PART, Fields, object_in, string_in
 from sessiontree.dialects.contract import IndexedLines, ReadOptions, is_metadata_id
 from sessiontree.dialects.passthrough import PASSTHROUGH, passthrough_of
@@ -42,16 +42,26 @@ def _find_metadata_history(chain: Chain, leaf: int, read_options: ReadOptions) -
     entries = _metadata_entries_of(chain.lines)
     if leaf not in entries.parents:
         return []
-    history = find_chain_history(chain, chain.find_link(entries.parents[leaf]), read_options)
+    # A boundary after the metadata line changed nothing about it, even if it preserved the line before it.
+    find = find_earlier_history if leaf < find_loaded_lines(chain).start else find_chain_history
+    history = find(chain, chain.find_link(entries.parents[leaf]), read_options)
     return [*_with_metadata_entries(chain, history, at_end=False), *entries.leading_to(leaf)]
 
 
 def find_chain_history(chain: Chain, leaf: int | None, read_options: ReadOptions) -> list[int]:
     """Return the chain lines of a conversation from the very beginning."""
+    return _find_chain_history(chain, leaf, find_path(chain, leaf, read_options).nodes, read_options)
+
+
+def find_earlier_history(chain: Chain, leaf: int | None, read_options: ReadOptions) -> list[int]:
+    """Return the chain lines of a conversation as it was when a line was the last one."""
+    return _find_chain_history(chain, leaf, find_earlier_path(chain, leaf, read_options).nodes, read_options)
+
+
+def _find_chain_history(chain: Chain, leaf: int | None, nodes: list[int], read_options: ReadOptions) -> list[int]:
     paths: list[list[int]] = []
     boundaries: set[int] = set()
     while leaf is not None:
-        nodes = find_path(chain, leaf, read_options).nodes
         if nodes and nodes[0] != leaf and _is_separator(chain, nodes[0]):
             nodes = _with_compaction(chain, nodes[1:])
         paths.append(nodes)
@@ -60,6 +70,7 @@ def find_chain_history(chain: Chain, leaf: int | None, read_options: ReadOptions
             break
         boundaries.add(first)
         leaf = None if _compacts_nothing(chain, first) else find_leaf_before(chain, first)
+        nodes = find_earlier_path(chain, leaf, read_options).nodes
     history: dict[int, None] = {}
     for nodes in reversed(paths):
         history.update(dict.fromkeys(nodes))  # preserved lines are already there, at their original position

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from sessiontree.core.context import milliseconds
 from sessiontree.core.entries import Compaction, Entry, MessageEntry, Unknown, parse_entry
-from sessiontree.core.jsonio import parse_json
+from sessiontree.core.jsonio import parse_object
 from sessiontree.core.messages import (
     Assistant,
     Block,
@@ -43,13 +43,14 @@ from sessiontree.dialects.claude.records import (
     number_in,
     object_in,
     string_in,
+    timestamp_in,
 )
 from sessiontree.dialects.passthrough import PASSTHROUGH
 
 NO_CONTENT = "(no content)"
 """The text that the client sends instead of a message without content."""
 
-CONTEXT_TYPES = frozenset({"message", "attachment"})
+SENT_TYPES = frozenset({"message", "attachment"})
 """Types of entries that can hold a message for the model."""
 
 
@@ -132,7 +133,7 @@ def raw_content(line: Fields) -> Any:
 
 def line_time(line: Fields) -> int | None:
     """Return the time of a line in milliseconds."""
-    return milliseconds(string_in(line, "timestamp") or "")
+    return milliseconds(timestamp_in(line))
 
 
 def without_none(fields: Fields) -> Fields:
@@ -168,11 +169,7 @@ def parse_line(raw: bytes) -> Entry:
             return _parse_message_line(line)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         pass  # damaged, or another type of line: decoded with all its fields
-    try:
-        fields = parse_json(raw)
-    except ValueError:
-        fields = None
-    return parse_fields(fields if isinstance(fields, dict) else {})
+    return parse_fields(parse_object(raw))
 
 
 def parse_fields(line: Fields) -> Entry:
@@ -181,7 +178,7 @@ def parse_fields(line: Fields) -> Entry:
     if kind == "message":
         return _parse_message_line(line)
     parent = string_in(line, "parentUuid") if id else None
-    timestamp = string_in(line, "timestamp") or ""
+    timestamp = timestamp_in(line)
     if line.get("type") == PASSTHROUGH and kind != PASSTHROUGH:
         envelope = {"id": string_in(line, "id") or "", "parentId": None, "timestamp": timestamp}
         return parse_entry({**object_in(line, "entry"), **envelope})
@@ -202,7 +199,7 @@ def _parse_message_line(line: Fields) -> MessageEntry:
     id = chain_id(line)
     parent = string_in(line, "parentUuid") if id else None
     first, *more = map(_message_value, decode_messages(line, parse_content))
-    return MessageEntry(id, parent, string_in(line, "timestamp") or "", first, tuple(more))
+    return MessageEntry(id, parent, timestamp_in(line), first, tuple(more))
 
 
 def _message_value(message: Fields) -> Message:

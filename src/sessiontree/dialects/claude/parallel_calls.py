@@ -7,7 +7,8 @@ the shards after the one it arrives at.
 The client (about 2.1.8x and newer) restores them by `message.id`. The response's shards off the path, and the results
 whose parent is one of its shards, are inserted after the last shard on the path: shards in their order, then results in
 file order (measured; its SDK sorts by time). Of two results for one call the first is kept. A shard off the path whose
-call has no result is dropped. Without a `message.id` the client finds none of them; `ReadOptions.recovered` does.
+call has no result is dropped once a prompt follows: until then the call may still be running. Without a `message.id`
+the client finds none of them; `ReadOptions.recovered` does.
 """
 
 from __future__ import annotations
@@ -203,14 +204,20 @@ def insert_parallel_lines(chain: Chain, path: Sequence[int], eligible: set[int] 
     search.collect()
     before = list(path)
     after: list[int] = []  # filled from the end, so that each line is moved only once
+    is_open = True
+    """Whether no prompt follows the response."""
+    end = len(path)
     for response in sorted(search.responses.values(), key=lambda response: -response.shards[-1]):
-        first = _insert(chain, before, response)
+        last = response.shards[-1]
+        is_open = is_open and not any(chain.summary(path[at]).is_prompt for at in range(last + 1, end))
+        end = last + 1
+        first = _insert(chain, before, response, is_open)
         after += reversed(before[first:])
         del before[first:]
     return before + after[::-1]
 
 
-def _insert(chain: Chain, path: list[int], response: _Response) -> int:
+def _insert(chain: Chain, path: list[int], response: _Response, is_open: bool) -> int:
     """Insert the lines of a response after its last shard on the path; return the first position that changed."""
     last = response.shards[-1]
     first = last
@@ -226,7 +233,7 @@ def _insert(chain: Chain, path: list[int], response: _Response) -> int:
     first_result = {call: node for node in reversed(on_path) for call in chain.summary(node).results}
     results = list(on_path)
     added: set[str] = set()
-    for node in sorted(response.off_path_results):
+    for node in chain.in_order(response.off_path_results):
         node_calls = set(chain.summary(node).results)
         is_duplicate = any(
             call in added or (call in answered and first_result.get(call, -1) < node) for call in node_calls
@@ -235,7 +242,7 @@ def _insert(chain: Chain, path: list[int], response: _Response) -> int:
             added |= node_calls
             results.append(node)
     answered |= added
-    # The client drops a shard off the path whose call was never answered.
-    shards = [node for node in response.off_path_shards if answered.issuperset(chain.summary(node).calls)]
-    path[first:end] = [*sorted([*path[first : last + 1], *shards]), *sorted(results)]
+    # The client drops a shard off the path whose call was never answered, unless the call may still be running.
+    shards = [node for node in response.off_path_shards if is_open or answered.issuperset(chain.summary(node).calls)]
+    path[first:end] = [*chain.in_order([*path[first : last + 1], *shards]), *chain.in_order(results)]
     return first

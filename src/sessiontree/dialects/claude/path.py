@@ -2,25 +2,37 @@
 
 The rules are those of client 2.1.150 and newer, as measured:
 
-* The leaf is the last chain line of the file, followed down to its last descendant. Timestamps are not compared.
-* The last `last-prompt` line is a pin. If the candidate descends from the pinned line, or shares a response with it,
-  the candidate is the leaf; otherwise the pinned line is. After an explicit pin only lines written later count as
-  descendants. A pin that names an unknown uuid or the nil UUID has no effect.
+* Lines that a boundary hides do not exist, and preserved lines have their new parents (see `boundaries`).
+* The leaf is the last chain line of the file. It can have descendants, because a child may precede its parent and a
+  uuid may occur twice. Then the leaf is the newest of them by timestamp, unless the file has a pin. With preserved
+  lines it is the only line without children, if there is only one.
+* The last `last-prompt` line after the last boundary is a pin. If the candidate descends from the pinned line over
+  recorded parents, or shares a response with it, the candidate is the leaf; otherwise the pinned line is. After an
+  explicit pin only lines written later count as descendants. A pin that names a boundary, or a line that does not
+  exist, has no effect.
+  If there are preserved lines, a pin on a line with children has none either, except for an explicit one at the end.
 * Clients up to 2.1.87 took the leaf with the newest timestamp and ignored pins (`ReadOptions.as_of`).
 """
 
 from __future__ import annotations
 
+from itertools import islice
+
 from msgspec import Struct
 
-from sessiontree.dialects.claude.boundaries import Preserved, find_leaf_before, find_preserved, has_summary
+from sessiontree.dialects.claude.boundaries import (
+    LoadedLines,
+    find_leaf_before,
+    find_loaded_lines,
+    find_preserved,
+    has_summary,
+)
 from sessiontree.dialects.claude.chain import Chain, walk
 from sessiontree.dialects.claude.parallel_calls import insert_parallel_lines
 from sessiontree.dialects.claude.records import object_in
 from sessiontree.dialects.claude.reparent import client_bridge, find_reparentings, recovery_bridge
 from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
 
-_NOTHING_PRESERVED = Preserved({})
 _BATCH = 256
 
 
@@ -37,18 +49,45 @@ def find_path(chain: Chain, leaf: int | None, read_options: ReadOptions) -> Path
         return Path([])
     if not chain.is_in_tree(leaf):
         return Path([leaf])
-    nodes, boundary, preserved = _walk_to_boundary(chain, leaf, read_options)
+    loaded = find_loaded_lines(chain)
+    if read_options.recovered or chain.types[leaf] == "compaction" or not is_reached(chain, loaded, leaf):
+        return find_earlier_path(chain, leaf, read_options)
+    nodes = walk(chain, leaf, loaded.links, client_bridge(chain, loaded))
+    # Preserved lines may include an older boundary: the context begins at the last one on the path.
+    start = max((at for at, node in enumerate(nodes) if chain.types[node] == "compaction"), default=0)
+    nodes = nodes[start:]
+    return _with_parallel_lines(chain, nodes, loaded.start, loaded.preserved, read_options)
+
+
+def is_reached(chain: Chain, loaded: LoadedLines, leaf: int) -> bool:
+    """Whether the client reaches a line, by the path that we give it, when it is pinned or appended to."""
+    # A preserved line has two paths: the one before the compaction, and the one after the summary. The second one
+    # counts if it is the current line, where a pin or the end of the file has put the client.
+    return leaf in loaded and (leaf >= loaded.start or leaf == find_leaf(chain, AS_CLIENT))
+
+
+def find_earlier_path(chain: Chain, leaf: int | None, read_options: ReadOptions) -> Path:
+    """Return the path that a line had when it was the last one: later boundaries do not change it."""
+    if leaf is None:
+        return Path([])
+    nodes, preserved = _walk_to_boundary(chain, leaf, read_options)
+    return _with_parallel_lines(chain, nodes, nodes[0], preserved, read_options)
+
+
+def _with_parallel_lines(
+    chain: Chain, nodes: list[int], boundary: int, preserved: frozenset[int], read_options: ReadOptions
+) -> Path:
     nodes = insert_parallel_lines(chain, nodes, _eligible_lines(chain, boundary, preserved), read_options.recovered)
     if read_options.snips:
         removed = _snipped_ids(chain)
         nodes = [node for node in nodes if chain.tree.ids[node] not in removed]
-    return Path(nodes, preserved.nodes)
+    return Path(nodes, preserved)
 
 
-def _walk_to_boundary(chain: Chain, leaf: int, read_options: ReadOptions) -> tuple[list[int], int | None, Preserved]:
-    """Return the path without parallel lines, the boundary that it begins with, and the lines this preserved."""
+def _walk_to_boundary(chain: Chain, leaf: int, read_options: ReadOptions) -> tuple[list[int], frozenset[int]]:
+    """Return a path without parallel lines, and the lines that its boundary preserved."""
     links: dict[int, int | None] = {}
-    bridge = client_bridge(chain)
+    bridge = client_bridge(chain, LoadedLines())
     if read_options.recovered:
         links = {found.node: found.parent for found in find_reparentings(chain)}
         bridge = recovery_bridge(chain)
@@ -65,15 +104,13 @@ def _walk_to_boundary(chain: Chain, leaf: int, read_options: ReadOptions) -> tup
             # The summary was lost, so the history before the boundary is better than nothing.
             links[boundary] = find_leaf_before(chain, boundary)
             continue
-        return nodes[nodes.index(boundary) :], boundary, preserved
-    return walk(chain, leaf, links, bridge), None, _NOTHING_PRESERVED
+        return nodes[nodes.index(boundary) :], preserved.nodes
+    return walk(chain, leaf, links, bridge), frozenset()
 
 
-def _eligible_lines(chain: Chain, boundary: int | None, preserved: Preserved) -> set[int] | None:
-    # A boundary with a list hides every other line before it, also results of parallel calls (measured).
-    if boundary is None or preserved.listed is None:
-        return None
-    return {*range(boundary, len(chain)), *preserved.listed}
+def _eligible_lines(chain: Chain, boundary: int, preserved: frozenset[int]) -> set[int] | None:
+    # Of the lines before a boundary only the preserved ones exist, so results beside them are not found (measured).
+    return {*range(boundary, len(chain)), *preserved} if preserved else None
 
 
 def _snipped_ids(chain: Chain) -> set[str]:
@@ -95,29 +132,32 @@ def find_leaf(chain: Chain, read_options: ReadOptions) -> int | None:
     """Return the current leaf of the session; None when there is no chain line."""
     if read_options.as_of == "timestamps":
         return _find_newest_leaf(chain)
-    last = _find_last_line(chain)
+    loaded = find_loaded_lines(chain)
+    last = _find_last_line(chain, loaded)
     if last is None:
         return None
-    pin, pinned, is_explicit = _find_pin(chain)
-    candidate = _descend(chain, last)
+    pin, pinned, is_explicit = _find_pin(chain, loaded)
+    candidate = _find_candidate(chain, loaded, last)
     if pinned is None or pinned == candidate:
         return candidate
-    if (last > pin or not is_explicit) and _is_on_pinned_branch(chain, candidate, pinned):
+    if loaded.preserved and pinned in _loaded_parents(chain, loaded) and not (is_explicit and pin > last):
+        return candidate  # next to preserved lines, such a pin counts only on a line without children
+    if (last > pin or not is_explicit) and _is_on_pinned_branch(chain, loaded, candidate, pinned):
         return candidate
     return pinned
 
 
 def is_pinned_elsewhere(chain: Chain, id: str | None) -> bool:
     """Whether the last pin would keep the current leaf when a child of this line is appended."""
-    _, pinned, _ = _find_pin(chain)
+    _, pinned, _ = _find_pin(chain, find_loaded_lines(chain))
     start = None if id is None else chain.find_link(id)
     return pinned is not None and pinned not in chain.iter_ancestors(start)
 
 
-def _find_last_line(chain: Chain) -> int | None:
+def _find_last_line(chain: Chain, loaded: LoadedLines) -> int | None:
     fallback: int | None = None
     for node in chain.iter_links_before(len(chain)):
-        if not chain.can_be_leaf(node):
+        if node not in loaded or not chain.can_be_leaf(node):
             continue
         if chain.types[node] != "compaction":
             return node
@@ -129,29 +169,68 @@ def _find_last_line(chain: Chain) -> int | None:
     return fallback
 
 
-def _descend(chain: Chain, node: int) -> int:
-    # A child can come before its parent in the file, so the last line may have descendants.
-    seen: set[int] = set()
-    while node not in seen:
-        seen.add(node)
-        node = max((child for child in chain.children(node) if chain.can_be_leaf(child)), default=node)
-    return node
+def _find_candidate(chain: Chain, loaded: LoadedLines, last: int) -> int:
+    """Return the leaf before pins are considered, given the last line of the file."""
+    if loaded.preserved:
+        leaves = _find_loaded_leaves(chain, loaded)
+        return leaves[0] if len(leaves) == 1 else last
+    if "last-prompt" in chain.types:  # even one that has no effect
+        return last
+    depths, pending = {last: 0}, [last]
+    while pending:
+        node = pending.pop()
+        for child in chain.children(node):
+            if child not in depths and (chain.types[child] == "progress" or chain.can_be_leaf(child)):
+                depths[child] = depths[node] + 1
+                pending.append(child)
+    candidates = [node for node in depths if chain.types[node] != "progress"]
+    return max(candidates, key=lambda node: (_time_of(chain, node), depths[node], node))
 
 
-def _find_pin(chain: Chain) -> tuple[int, int | None, bool]:
+def _find_loaded_leaves(chain: Chain, loaded: LoadedLines) -> list[int]:
+    """Return the loaded lines without children; two are enough, because only a single one counts."""
+    inner = _loaded_parents(chain, loaded)
+    nodes = [*sorted(loaded.preserved), *range(loaded.start, len(chain))]
+    leaves = (node for node in reversed(nodes) if node in loaded and node not in inner and chain.can_be_leaf(node))
+    return list(islice(leaves, 2))
+
+
+def _loaded_parents(chain: Chain, loaded: LoadedLines) -> set[int]:
+    """Return the loaded lines that have children. Progress lines count as their nearest ancestor of another type."""
+    links, parents, types = loaded.links, chain.parents, chain.types
+    found: set[int] = set()
+    for node in [*loaded.preserved, *range(loaded.start, len(chain))]:
+        if types[node] == "progress":
+            continue
+        parent = links.get(node, parents[node])
+        while parent is not None and types[parent] == "progress":
+            parent = links.get(parent, parents[parent])
+        if parent is not None:
+            found.add(parent)
+    return found
+
+
+def _find_pin(chain: Chain, loaded: LoadedLines) -> tuple[int, int | None, bool]:
     """Return the last pin: its own line, the line that it names if that exists, and whether it is explicit."""
-    for node in range(len(chain) - 1, -1, -1):
+    # A pin from before the last boundary is ignored: it names a line of the conversation that was compacted.
+    start = next(chain.iter_boundaries(len(chain) - 1), -1)
+    for node in range(len(chain) - 1, start, -1):
         if chain.types[node] == "last-prompt":
             (pin,) = chain.lines.fields([node])
-            return node, chain.find_link(pin.get("leafUuid")), pin.get("explicit") is True
+            pinned = chain.find_link(pin.get("leafUuid"))
+            has_effect = pinned is not None and pinned in loaded and chain.types[pinned] != "compaction"
+            return node, pinned if has_effect else None, pin.get("explicit") is True
     return -1, None, False
 
 
-def _is_on_pinned_branch(chain: Chain, candidate: int, pinned: int) -> bool:
+def _is_on_pinned_branch(chain: Chain, loaded: LoadedLines, candidate: int, pinned: int) -> bool:
     """Whether a line descends from the pinned one, or shares a response with it (parallel shards)."""
-    if pinned in chain.iter_ancestors(candidate):
+    # Missing parents are bridged only afterwards: a gap between the two means that the client stays at the pin.
+    nodes = walk(chain, candidate, loaded.links, lambda *_: None)
+    if pinned in nodes:
         return True
-    nodes = find_path(chain, candidate, AS_CLIENT).nodes
+    eligible = _eligible_lines(chain, loaded.start, loaded.preserved)
+    nodes = insert_parallel_lines(chain, nodes, eligible, recovered=False)
     if pinned in nodes:
         return True
     response = chain.summary(pinned).response

@@ -10,9 +10,10 @@ own type holds an entry in the native form, and has the type of that entry.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
-from sessiontree.core.entries import ENTRY_TYPES
+from sessiontree.core.entries import CONVERSATION_TYPES, ENTRY_TYPES
 from sessiontree.dialects.contract import Envelope
 from sessiontree.dialects.passthrough import PASSTHROUGH
 
@@ -68,19 +69,19 @@ PLAIN = "plain"
 AFTER = "after"
 """The metadata entry that precedes the line; empty when only others follow the same chain line."""
 
-CONVERSATION_TYPES = frozenset({"message", "custom_message", "branch_summary", "compaction", "reset_boundary"})
-"""Entry types that are part of the conversation and therefore always chain lines."""
+METADATA_ENTRY_TYPES = frozenset(ENTRY_TYPES) - CONVERSATION_TYPES
+"""Entry types on metadata lines. The types of a conversation are always chain lines: not read from a metadata line."""
 
-# A metadata line that claims to hold one of the conversation types is not read as that entry.
-_METADATA_ENTRY_TYPES = frozenset(ENTRY_TYPES) - CONVERSATION_TYPES
 _FOREIGN_PREFIX = "claude:"
 
 
-def envelope_of(line: Fields) -> Envelope:
-    """Return the envelope of one decoded line."""
+def decode_envelope(line: Fields) -> Envelope | None:
+    """Return the envelope of one decoded line; None when it has no type."""
     kind, id = entry_type(line), chain_id(line)
+    if not kind:
+        return None
     if not id:
-        return Envelope(kind, "", None, is_metadata=True)
+        return Envelope(kind, is_metadata=True)
     parent = line.get("parentUuid")
     return Envelope(kind, id, parent if parent is None or isinstance(parent, str) else "")
 
@@ -109,7 +110,7 @@ def canonical_type(kind: object, subtype: object, inner_type: object) -> str:
         case "attachment" if inner_type == "queued_command":
             return "message"
         case str() if kind == PASSTHROUGH:
-            return inner_type if isinstance(inner_type, str) and inner_type in _METADATA_ENTRY_TYPES else PASSTHROUGH
+            return inner_type if isinstance(inner_type, str) and inner_type in METADATA_ENTRY_TYPES else PASSTHROUGH
         case str():
             return _FOREIGN_PREFIX + kind if kind in ENTRY_TYPES else kind
         case _:
@@ -130,6 +131,20 @@ def object_in(fields: Fields, key: str) -> Fields:
 def string_in(fields: Fields, key: str) -> str | None:
     found = fields.get(key)
     return found if isinstance(found, str) else None
+
+
+def timestamp_in(fields: Fields) -> str:
+    """The time of a line as ISO text; other programs that write transcripts count milliseconds. Empty without one."""
+    found = fields.get("timestamp")
+    if isinstance(found, str):
+        return found
+    if type(found) is not int and type(found) is not float:
+        return ""
+    try:
+        time = datetime.fromtimestamp(found / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return ""
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def number_in(fields: Fields, key: str) -> int | float | None:

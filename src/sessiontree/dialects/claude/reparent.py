@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
 from math import inf
 
+from sessiontree.dialects.claude.boundaries import LoadedLines
 from sessiontree.dialects.claude.chain import Bridge, Chain
 from sessiontree.dialects.claude.records import NIL_UUID
 from sessiontree.dialects.contract import Reparenting
@@ -23,14 +24,15 @@ _MAX_LINES_BACK = 10_000
 """Number of links of the file to search for one of the same session."""
 
 
-def client_bridge(chain: Chain) -> Bridge:
-    """Bridge a missing parent as the client does."""
+def client_bridge(chain: Chain, loaded: LoadedLines) -> Bridge:
+    """Bridge a missing parent as the client does, to a line that it has loaded."""
 
     def bridge(last: int, stopped: int, seen: set[int]) -> int | None:
         # `parentUuid: null` is a new root for the client: it bridges only parents that are named and missing.
-        if not chain.tree.is_orphan(stopped):
+        if not chain.tree.is_orphan(stopped) and stopped not in loaded.links:
             return None
-        return _first_unconnected(chain, chain.iter_older_links(last, MAX_GAP_MS), seen, {})
+        candidates = (node for node in chain.iter_older_links(last, MAX_GAP_MS) if node in loaded)
+        return _first_unconnected(chain, candidates, seen, loaded.links)
 
     return bridge
 

@@ -1,7 +1,7 @@
 """Find the byte ranges of a large transcript that its current context is built from, without reading the rest.
 
 A context after a compaction boundary needs little of what precedes the boundary: the preserved messages, which it
-names, the last pin and the last mode. A byte search from the end of the file finds them. In any more complicated case
+names, and the last mode. A byte search from the end of the file finds them. In any more complicated case
 the result is None, and the complete file is read.
 """
 
@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from sessiontree.core.jsonio import parse_json
+from sessiontree.core.context import Context
+from sessiontree.core.jsonio import parse_object
 from sessiontree.dialects.claude.records import NIL_UUID, Fields, object_in
 from sessiontree.dialects.contract import IndexedLines
 
@@ -23,7 +24,7 @@ Range: TypeAlias = tuple[int, int]
 
 _CHUNK = 1 << 20
 _BOUNDARY = re.compile(re.escape(_BOUNDARY_BYTES := b'"compact_boundary"'))
-_POINTERS = re.compile(rb'"(?:last-prompt|permission-mode|mode)"')
+_MODE = re.compile(rb'"(?:permission-mode|mode)"')
 _MODES = ("mode", "permission-mode")
 _TAIL_FRACTION = 4
 """Only the last quarter of a file is searched for a boundary: an earlier one would save too little."""
@@ -41,12 +42,16 @@ def find_context_ranges(size: int, read: Read) -> list[Range] | None:
     ranges = _find_lines(read, start, preserved)
     if ranges is None:
         return None
-    pointers = _find_pointers(read, start, size)
-    return None if pointers is None else sorted({*ranges, *pointers, (start, size)})
+    return sorted({*ranges, *_find_mode(read, start, size), (start, size)})
 
 
-def is_path_exact(lines: IndexedLines, path: Sequence[str]) -> bool:
-    """Whether a path built from such ranges is certainly that of the complete file: it refers to nothing outside."""
+def is_context_exact(lines: IndexedLines, context: Context) -> bool:
+    """Whether a context built from such ranges is certainly that of the complete file: it refers to nothing outside."""
+    # Without a model after the boundary, the one before it would be needed, which the ranges do not include.
+    return context.state.model is not None and _is_path_exact(lines, context.path)
+
+
+def _is_path_exact(lines: IndexedLines, path: Sequence[str]) -> bool:
     nodes = [lines.tree.node_of[id] for id in path]
     if not nodes or lines.types[nodes[0]] != "compaction":
         return False
@@ -89,25 +94,16 @@ def _find_lines(read: Read, end: int, ids: set[str]) -> list[Range] | None:
     return None
 
 
-def _find_pointers(read: Read, start: int, size: int) -> list[Range] | None:
-    """Return the last mode before an offset, unless another follows it; None when the only pin is before it."""
-    seen = [str(line["type"]) for _, line in _iter_backwards(read, size, start, _POINTERS, _is_pointer)]
-    has_pin, has_mode = "last-prompt" in seen, any(kind in seen for kind in _MODES)
-    found: list[Range] = []
-    for at, line in _iter_backwards(read, start, 0, _POINTERS, _is_pointer):
-        if has_pin and has_mode:
-            break
-        if line["type"] == "last-prompt":
-            if not has_pin:
-                return None
-        elif not has_mode:
-            has_mode = True
-            found.append((at, _end_of_line(read, at, start)))
-    return found
+def _find_mode(read: Read, start: int, size: int) -> list[Range]:
+    """Return the last mode before an offset, unless another follows it."""
+    if next(_iter_backwards(read, size, start, _MODE, _is_mode), None) is not None:
+        return []
+    found = next(_iter_backwards(read, start, 0, _MODE, _is_mode), None)
+    return [] if found is None else [(found[0], _end_of_line(read, found[0], start))]
 
 
-def _is_pointer(line: Fields) -> bool:
-    return line.get("type") in ("last-prompt", *_MODES)
+def _is_mode(line: Fields) -> bool:
+    return line.get("type") in _MODES
 
 
 def _iter_backwards(
@@ -131,8 +127,8 @@ def _iter_backwards(
                 continue  # the same line again
             line_start = chunk.rfind(b"\n", 0, found.start()) + 1
             line_end = chunk.find(b"\n", found.end())
-            line = _decode_line(chunk[line_start : line_end if line_end >= 0 else len(chunk)])
-            if line is not None and is_wanted(line):
+            line = parse_object(chunk[line_start : line_end if line_end >= 0 else len(chunk)])
+            if is_wanted(line):
                 yield start + line_start, line
         rest, end = chunk[:first_line], start
 
@@ -145,11 +141,3 @@ def _end_of_line(read: Read, at: int, limit: int) -> int:
             return at + found + 1
         at += len(chunk)
     return limit
-
-
-def _decode_line(raw: bytes) -> Fields | None:
-    try:
-        line: Any = parse_json(raw)
-    except ValueError:
-        return None
-    return line if isinstance(line, dict) else None

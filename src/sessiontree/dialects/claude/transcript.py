@@ -143,7 +143,7 @@ class Transcript:
         response belong to every path through it. A later boundary that lists its lines undoes both.
         """
         kept = self.state.context_lines(parent)
-        self.state.mark_preserved(kept)
+        self.state.add_boundary(kept)
         (id,) = self.builder.assign_uuids(CanonicalEntry("", {}, f"before {entry.id}" if entry.id else ""), 1)
         metadata = build_compact_metadata({}, False, kept, id)
         boundary = self.build_boundary(id, parent, self.builder.time(entry), metadata, {})
@@ -158,7 +158,7 @@ class Transcript:
 
     def build_unpreserving_lines(self, entry: CanonicalEntry, leaf: str) -> list[Fields]:
         """Build a boundary that restores the path to a line of the file, if a later one preserves parts of it."""
-        kept = self.state.context_taken_by_boundary(leaf)
+        kept = self.state.context_hidden_by_boundary(leaf)
         if not kept:
             return []
         id, end = self.builder.assign_uuids(entry, 2)

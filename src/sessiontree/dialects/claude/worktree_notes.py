@@ -8,28 +8,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from sessiontree.dialects.client import WorktreeNote
 
-from sessiontree.core.jsonio import parse_json
+if TYPE_CHECKING:
+    from sessiontree.dialects.contract import IndexedLines
 
 WORKTREE_STATE = "worktree-state"
-FILE_HISTORY = frozenset({"file-history-snapshot", "file-history-delta"})
+_FILE_HISTORY = frozenset({"file-history-snapshot", "file-history-delta"})
 _backup_name = re.compile(r"[A-Za-z0-9_-]+@v[0-9]+\Z")
 
 
-class WorktreeNote(Struct, frozen=True):
-    """The worktree that a session entered."""
-
-    path: str
-    branch: str | None
-    head: str | None
-    repository: str | None
-
-
-def parse_worktree_state(fields: dict[str, Any]) -> WorktreeNote | None:
+def parse_worktree_state(fields: Mapping[str, Any]) -> WorktreeNote | None:
     """Parse a `worktree-state` line; None if the session left its worktree."""
     state = fields.get("worktreeSession")
     if not isinstance(state, dict):
@@ -45,27 +37,11 @@ def parse_worktree_state(fields: dict[str, Any]) -> WorktreeNote | None:
     return WorktreeNote(path, text("worktreeBranch"), text("originalHeadCommit"), text("originalCwd"))
 
 
-def find_last_worktree(data: bytes) -> WorktreeNote | None:
-    """The last worktree note in some lines of a transcript, which may be cut at both ends."""
-    for line in reversed(data.split(b"\n")):
-        if f'"{WORKTREE_STATE}"'.encode() not in line:
-            continue
-        try:
-            fields = parse_json(line)
-        except ValueError:
-            continue  # a line that was cut
-        if isinstance(fields, dict) and fields.get("type") == WORKTREE_STATE:
-            return parse_worktree_state(fields)
-    return None
-
-
-def find_backups(records: Iterable[dict[str, Any]]) -> dict[str, str]:
-    """File -> the name of its newest backup, from file-history lines in file order.
-
-    A file that did not exist before an edit has no backup.
-    """
+def find_backups(lines: IndexedLines) -> dict[str, str]:
+    """File -> the path of its newest backup. A file that did not exist before an edit has none."""
     newest: dict[str, dict[str, Any]] = {}
-    for fields in records:
+    nodes = [node for node, kind in enumerate(lines.types) if kind in _FILE_HISTORY]
+    for fields in (lines.fields([node])[0] for node in nodes):
         snapshot = fields.get("snapshot")
         backups = snapshot.get("trackedFileBackups") if isinstance(snapshot, dict) else None
         tracked = fields.get("trackingPath")
@@ -73,6 +49,13 @@ def find_backups(records: Iterable[dict[str, Any]]) -> dict[str, str]:
             backups = {tracked: fields.get("backup")}
         if isinstance(backups, dict):
             newest |= {path: backup for path, backup in backups.items() if isinstance(backup, dict)}
-    names = {path: backup.get("backupFileName") for path, backup in newest.items()}
     # The name becomes part of a path, so it must be exactly what the client generates.
-    return {path: name for path, name in names.items() if isinstance(name, str) and _backup_name.match(name)}
+    names = {
+        path: name
+        for path, backup in newest.items()
+        if isinstance(name := backup.get("backupFileName"), str) and _backup_name.match(name)
+    }
+    # <config>/projects/<project>/<session>.jsonl and <config>/file-history/<session>/<backup>
+    config = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(lines.location))))
+    session = lines.header.id if lines.header is not None else ""
+    return {path: os.path.join(config, "file-history", session, name) for path, name in names.items()}

@@ -6,17 +6,16 @@ A parent is always the last line of an entry, the one that children name as thei
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import takewhile
 
 from msgspec import Struct
 
 from sessiontree.core.entries import MessageEntry
 from sessiontree.core.messages import tool_calls
 from sessiontree.dialects.canonical import CanonicalEntry
-from sessiontree.dialects.claude.boundaries import find_preserved
+from sessiontree.dialects.claude.boundaries import find_loaded_lines
 from sessiontree.dialects.claude.chain import Chain
 from sessiontree.dialects.claude.line_builder import Call, PlacedEntry
-from sessiontree.dialects.claude.path import find_path
+from sessiontree.dialects.claude.path import find_path, is_reached
 from sessiontree.dialects.contract import AS_CLIENT, IndexedLines, is_metadata_id
 
 
@@ -61,6 +60,11 @@ class WriteState:
         """Chain lines -> the last metadata entry after each."""
         self._preserved: set[str] = set()
         """Lines that a boundary preserved."""
+        self._preserved_last: frozenset[str] = frozenset()
+        """Lines that the last boundary preserved."""
+        self._boundaries = 0
+        self._boundaries_before: dict[str, int] = {}
+        """Lines -> the number of boundaries before each."""
         self._continued: set[str] = set()
         """Responses after which, or after whose results, the conversation continued."""
         self._tip: str | None = None
@@ -73,6 +77,7 @@ class WriteState:
 
     def add(self, entry: CanonicalEntry, id: str, placed: PlacedEntry) -> None:
         self._placed[id] = placed
+        self._boundaries_before.update(dict.fromkeys(placed.uuids, self._boundaries))
         self._tip = id
         for name in (entry.id, *entry.aliases):
             if name:
@@ -146,8 +151,9 @@ class WriteState:
     def needs_boundary(self, parent: str | None, *, is_result: bool) -> bool:
         """Whether the client would mix what follows a line with lines of another branch.
 
-        The client adds all results of a response to every path through it, and inserts preserved lines after the
-        boundary that preserves them. A file that is continued was already written with that in mind.
+        The client adds all results of a response to every path through it, inserts preserved lines after the boundary
+        that preserves them, and then ignores the other lines before it. A file that is continued was already written
+        with that in mind.
         """
         if self._lines is not None or parent is None:
             return False
@@ -157,7 +163,12 @@ class WriteState:
                 return True
             if not is_result:
                 self._continued.add(response)
-        return parent != self._tip and self._has_preserved_lines(parent)
+        return parent != self._tip and (self._is_hidden(parent) or self._has_preserved_lines(parent))
+
+    def _is_hidden(self, line: str) -> bool:
+        """Whether the line does not exist for the client, as soon as a boundary preserves lines (see `boundaries`)."""
+        is_earlier = self._boundaries_before.get(line, self._boundaries) < self._boundaries
+        return bool(self._preserved) and is_earlier and line not in self._preserved_last
 
     def _find_open_response(self, parent: str) -> tuple[str | None, set[str]]:
         """Return the response of a shard or a result, and the lines of its calls that have results up to there."""
@@ -200,9 +211,11 @@ class WriteState:
         in_file = self._find_kept_in_file(main, at)
         return in_file + _flatten(found) if in_file is not None else []
 
-    def mark_preserved(self, lines: Iterable[str]) -> None:
-        """Record that a boundary preserves some lines: the client moves them there on every path."""
-        self._preserved.update(lines)
+    def add_boundary(self, preserved: Iterable[str]) -> None:
+        """Record a boundary and the lines it preserves: the client moves them there on every path."""
+        self._boundaries += 1
+        self._preserved_last = frozenset(preserved)
+        self._preserved |= self._preserved_last
 
     def context_lines(self, leaf: str) -> list[str]:
         """Return the lines of the context at a line: from the last compaction on, its summary first."""
@@ -216,22 +229,16 @@ class WriteState:
             at = placed.parent
         return _flatten(found)
 
-    def context_taken_by_boundary(self, leaf: str) -> list[str]:
-        """Return the context lines of a line in the file, if a later boundary preserves some of them; else none."""
+    def context_hidden_by_boundary(self, leaf: str) -> list[str]:
+        """Return the context lines of a line in the file, if a later boundary hides them or changes their order."""
         node = None if self._lines is None else self._lines.tree.node_of.get(leaf)
         if self._lines is None or node is None:
             return []
         chain = Chain(self._lines)
-        later = list(takewhile(lambda boundary: boundary > node, chain.iter_boundaries(len(chain) - 1)))
-        if not later:
+        if is_reached(chain, find_loaded_lines(chain), node):
             return []
-        nodes = [each for each in find_path(chain, node, AS_CLIENT).nodes if chain.types[each] != "compaction"]
-        for boundary in later:
-            preserved = find_preserved(chain, boundary)
-            if not preserved.nodes.isdisjoint(nodes):  # the last boundary that preserves any of them decides
-                has_all = preserved.listed is not None and preserved.listed.issuperset(nodes)
-                return [] if has_all else [self._lines.tree.ids[each] for each in nodes]
-        return []
+        nodes = find_path(chain, node, AS_CLIENT).nodes
+        return [self._lines.tree.ids[each] for each in nodes if chain.types[each] != "compaction"]
 
     def _find_kept_in_file(self, first: str, at: str | None) -> list[str] | None:
         node = None if self._lines is None or at is None else self._lines.tree.node_of.get(at)

@@ -9,28 +9,35 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from sessiontree.core.context import Rules
 from sessiontree.core.entries import Header
 from sessiontree.dialects.canonical import CanonicalEntry, Destination, SessionMeta
+from sessiontree.dialects.client import Client
 from sessiontree.dialects.contract import CERTAIN, IndexedLines, SessionFile
-from sessiontree.dialects.detect import head_records
+from sessiontree.dialects.defaults import head_records
 from sessiontree.dialects.native import locations
-from sessiontree.dialects.pi import PiFamily
 from sessiontree.dialects.pi.content import hidden_line, is_never_sent
-from sessiontree.dialects.pi.encoder import EncodedLine, PiFamilyEncoder
+from sessiontree.dialects.pi.dialect import PiFamily
+from sessiontree.dialects.pi.encoder import BOOKKEEPING, EncodedLine, PiFamilyEncoder
 
 FORMAT = 1
 """Version of our additions to the format; increased when an addition is incompatible with older readers."""
-
-BOOKKEEPING = frozenset({"label", "session_info", "usage", "config", "custom", "model_usage", "title_change"})
 
 
 class Native(PiFamily):
     name = "native"
     rules = Rules(resets=True, explicit_model_wins=True, default_thinking="off")
-    bookkeeping = BOOKKEEPING
-    uses_home_blobs = True
-    path_markers = ("/sessiontree/sessions/",)
+    traits = msgspec.structs.replace(
+        PiFamily.traits, bookkeeping=BOOKKEEPING, uses_home_blobs=True, path_markers=("/sessiontree/sessions/",)
+    )
+
+    @property
+    def client(self) -> Client:
+        from sessiontree.dialects.native.client import CLIENT
+
+        return CLIENT
 
     def recognize(self, head: bytes) -> int:
         header = next(filter(self.is_header, head_records(head)), None)
@@ -69,11 +76,13 @@ class Native(PiFamily):
 class NativeEncoder(PiFamilyEncoder):
     """Encodes a native session. Almost every canonical entry is a native one already."""
 
-    passive_types = BOOKKEEPING | {"leaf"}
+    passive_types = Native.traits.passive_types
     _current: str | None = None
 
     def encode_line(self, entry: CanonicalEntry) -> EncodedLine:
-        return hidden_line(entry) if is_never_sent(entry) else EncodedLine(entry.kind, entry.fields)
+        if is_never_sent(entry):
+            return hidden_line(entry)
+        return EncodedLine(entry.kind, entry.fields)
 
     def track_line(self, kind: str, id: str, parent: str | None) -> None:
         super().track_line(kind, id, parent)

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Mapping
 
-from sessiontree.core.entries import Header
 from sessiontree.dialects.canonical import Destination, SessionMeta
 from sessiontree.dialects.contract import SessionFile
 from sessiontree.dialects.defaults import is_session_name
@@ -15,8 +14,8 @@ from sessiontree.paths import session_path
 
 
 def find_destination(meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
-    header = Header(id=meta.id, timestamp=meta.timestamp, cwd=meta.cwd)
-    return Destination(session_path(_home(environment), header), ("sessiontree", "show", meta.id))
+    path = session_path(_home(environment), meta.id, meta.timestamp, meta.cwd)
+    return Destination(path, ("sessiontree", "show", meta.id))
 
 
 def session_roots(environment: Mapping[str, str]) -> tuple[str, ...]:

@@ -23,11 +23,30 @@ keep all responses when reading, because `providers` completes such calls. When 
 that Neovate drops nothing.
 """
 
-from sessiontree.dialects.neovate.dialect import NEOVATE
-from sessiontree.dialects.neovate.locations import file_history_path, project_folder_name, tool_output_folder
-from sessiontree.dialects.neovate.records import COMPACTION_MARK, INTERRUPTION
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sessiontree.dialects.neovate.client import CLIENT
+    from sessiontree.dialects.neovate.dialect import NEOVATE
+    from sessiontree.dialects.neovate.locations import file_history_path, project_folder_name, tool_output_folder
+    from sessiontree.dialects.neovate.records import COMPACTION_MARK, INTERRUPTION
+
+# Imported on first use: a search needs the client alone.
+_MODULES = {
+    "CLIENT": "client",
+    "COMPACTION_MARK": "records",
+    "INTERRUPTION": "records",
+    "NEOVATE": "dialect",
+    "file_history_path": "locations",
+    "project_folder_name": "locations",
+    "tool_output_folder": "locations",
+}
 
 __all__ = [
+    "CLIENT",
     "COMPACTION_MARK",
     "INTERRUPTION",
     "NEOVATE",
@@ -35,3 +54,9 @@ __all__ = [
     "project_folder_name",
     "tool_output_folder",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'sessiontree.dialects.neovate' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"sessiontree.dialects.neovate.{_MODULES[name]}"), name)

@@ -21,6 +21,7 @@ from sessiontree.dialects.neovate.records import (
     milliseconds,
     number,
     string,
+    token_counts,
 )
 
 _ENVELOPE = frozenset({"parentUuid", "uuid", "type", "timestamp", "sessionId", "sessiontree"})
@@ -373,7 +374,7 @@ def _decode_assistant(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _decode_usage(fields: dict[str, Any]) -> dict[str, Any]:
-    read, written = number(fields, "input_tokens"), number(fields, "output_tokens")
+    read, written = token_counts(fields)
     return {
         "input": read,
         "output": written,

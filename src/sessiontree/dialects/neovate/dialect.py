@@ -6,30 +6,47 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sessiontree.core.context import Context
-from sessiontree.core.entries import ENTRY_TYPES, Config, Entry, Header
+from sessiontree.core.entries import CONTEXT_TYPES, ENTRY_TYPES, Config, Entry, Header
+from sessiontree.core.layout import LayoutColumns
 from sessiontree.dialects.canonical import CanonicalEntry, Destination, Encoder, SessionMeta
-from sessiontree.dialects.contract import Columns, Envelope, IndexedLines, ReadOptions, Reparenting, SessionFile
-from sessiontree.dialects.defaults import DialectBase
+from sessiontree.dialects.client import Client
+from sessiontree.dialects.contract import (
+    CANONICAL_MARKS,
+    Columns,
+    Envelope,
+    Facts,
+    IndexedLines,
+    ReadOptions,
+    Reparenting,
+    SessionFile,
+    Traits,
+)
+from sessiontree.dialects.defaults import DefaultFacts, DialectBase
 from sessiontree.dialects.neovate import header, locations, path, records, reparent
-
-_MESSAGE_TYPES = frozenset({"message", "custom_message", "branch_summary", "compaction"})
 
 
 class Neovate(DialectBase):
     name = "neovate"
-    is_writable = True
-    may_refer_to_blobs = False
-    path_markers = ("/.neovate/projects/", "/.takumi/projects/")
+    traits = Traits(
+        bookkeeping=frozenset(ENTRY_TYPES) - CONTEXT_TYPES,  # only messages move the leaf; others are metadata lines
+        marks=CANONICAL_MARKS,
+        is_writable=True,
+        path_markers=("/.neovate/projects/", "/.takumi/projects/", "/.neo/sessions/"),
+        skipped_folders=locations.SKIPPED_FOLDERS,
+    )
     parent_key = "parentUuid"
     id_key = "uuid"
-    skipped_folders = locations.SKIPPED_FOLDERS
-    bookkeeping = frozenset(ENTRY_TYPES) - _MESSAGE_TYPES
-    """Only messages move the leaf; everything else is on metadata lines."""
+
+    @property
+    def client(self) -> Client:
+        from sessiontree.dialects.neovate.client import CLIENT
+
+        return CLIENT
 
     def recognize(self, head: bytes) -> int:
         return header.recognize(head)
 
-    def decode_block(self, data: memoryview) -> Columns | None:
+    def decode_block(self, data: memoryview, first: int) -> Columns | None:
         return records.decode_columns(data)
 
     def is_record(self, fields: dict[str, Any]) -> bool:
@@ -38,8 +55,8 @@ class Neovate(DialectBase):
     def find_header(self, lines: IndexedLines) -> Header | None:
         return header.find_header(lines)
 
-    def envelope(self, fields: dict[str, Any]) -> Envelope:
-        return records.envelope_of(fields)
+    def decode_line(self, fields: dict[str, Any], node: int) -> Envelope | None:
+        return records.decode_envelope(fields)
 
     def parse(self, raw: bytes) -> Entry:
         return records.parse_raw(raw)
@@ -56,17 +73,16 @@ class Neovate(DialectBase):
     def build_context(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> Context:
         return path.build_path_context(lines, leaf, read_options, self.rules)
 
-    def find_config(self, lines: IndexedLines) -> Config:
-        return header.find_config(lines)
-
-    def find_title(self, lines: IndexedLines) -> str | None:
-        return header.find_title(lines)
-
-    def find_given_title(self, lines: IndexedLines) -> str | None:
-        return header.find_given_title(lines)
+    def facts(self, lines: IndexedLines) -> Facts:
+        return _NeovateFacts(lines)
 
     def find_history(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
         return path.find_history(lines, leaf, read_options)
+
+    def layout_columns(self, lines: IndexedLines) -> LayoutColumns:
+        from sessiontree.dialects.neovate import layout
+
+        return layout.layout_columns(lines)
 
     def decode(self, lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
         from sessiontree.dialects.neovate import decode
@@ -99,6 +115,20 @@ class Neovate(DialectBase):
 
     def session_cwds(self, root: str, read: Callable[[str], bytes | None]) -> Mapping[str, str]:
         return locations.session_cwds(root, read)
+
+
+class _NeovateFacts(DefaultFacts):
+    @property
+    def title(self) -> str | None:
+        return header.find_title(self.lines)
+
+    @property
+    def given_title(self) -> str | None:
+        return header.find_given_title(self.lines)
+
+    @property
+    def config(self) -> Config:
+        return header.find_config(self.lines)
 
 
 NEOVATE = Neovate()

@@ -32,10 +32,10 @@ from sessiontree.dialects.neovate.line_builder import (
 )
 from sessiontree.dialects.neovate.locations import derived_uuid
 from sessiontree.dialects.neovate.metadata_lines import MARKS, SPLIT, Position, TurnTrace, find_metadata_lines
-from sessiontree.dialects.neovate.path import trailing_metadata
+from sessiontree.dialects.neovate.path import find_current, trailing_metadata
 from sessiontree.dialects.neovate.records import parts
 from sessiontree.dialects.neovate.result_buffer import PendingLine, ResultBuffer
-from sessiontree.dialects.neovate.rewrite import message_before, rewrite_config, rewrite_in_order, rewrite_with_leaf
+from sessiontree.dialects.neovate.rewrite import message_before, rewrite_config, rewrite_in_order
 from sessiontree.dialects.passthrough import PASSTHROUGH
 
 _FILLED_CALLS = LossNote(
@@ -76,12 +76,11 @@ class NeovateEncoder(LineBuilder):
 
     def epilogue(self, leaf: str | None) -> Sequence[bytes]:
         self._out, self._notes = [], []
-        last = self._last if self._buffer is None else self._buffer.tail
+        last = self._current if self._buffer is None else self._buffer.tail
         if self._buffer is not None:
             self._close_buffer()
         elif uuid_of(leaf) != last:
-            # Neovate always continues from the last message; only we read this line.
-            self._append_metadata(CanonicalEntry("leaf", {"targetId": uuid_of(leaf)}, timestamp=self._time), leaf)
+            self._append_move(CanonicalEntry("leaf", {}, timestamp=self._time), uuid_of(leaf))
         return self._out
 
     def _track_calls(self, uuid: str, calls: dict[str, Call]) -> None:
@@ -252,7 +251,7 @@ class NeovateEncoder(LineBuilder):
                 pass
         has_line = has_tree_line(entry)
         node = self._lines.tree.node_of.get(parent) if parent is not None and has_line else None
-        before = rewrite_in_order(self._lines, node) if node is not None and parent != self._last else None
+        before = rewrite_in_order(self._lines, node) if node is not None else None
         calls = open_calls(self._lines, node) if node is not None else self._open_calls(parent)
         id: str | None
         if is_tool_result(entry) and _call_id(entry) in calls:
@@ -292,20 +291,22 @@ class NeovateEncoder(LineBuilder):
         return uuid
 
     def _move(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
-        # Neovate continues from the last message of the file, so the target is moved there.
         assert self._lines is not None
         target = entry.fields.get("targetId")
-        node = self._lines.tree.node_of.get(target) if isinstance(target, str) else None
-        if target is None or node is None:
-            why = "Neovate always continues from a message" if target is None else "the target message does not exist"
-            self._notes.append(
-                LossNote("dropped", "moves to before the first message" if target is None else "moves", why)
-            )
-            return self._encoded(self._append_metadata(entry, parent))
-        uuid = message_before(self._lines, node)
-        assert uuid is not None or is_metadata_id(self._lines.tree.ids[node])
-        node = self._lines.tree.node_of[uuid] if uuid is not None else node
-        return Encoded(uuid, rewrite=rewrite_with_leaf(self._lines, node))
+        if target is not None:
+            node = self._lines.tree.node_of.get(target) if isinstance(target, str) else None
+            if node is None:
+                self._notes.append(LossNote("dropped", "moves", "the target message does not exist"))
+                return self._encoded(self._append_metadata(entry, parent))
+            target = message_before(self._lines, node)
+        if target != self._current:
+            self._append_move(entry, target)
+        return self._encoded(target)
+
+    def _append_move(self, entry: CanonicalEntry, target: str | None) -> None:
+        # Neovate ignores the line, except that some of its messages become children of the last line's uuid.
+        self._current = target
+        self._append_metadata(CanonicalEntry("leaf", {"targetId": target}, entry.id, entry.timestamp), target)
 
     def _message_parent(self, parent: str | None) -> str | None:
         """The parent in the tree: for a metadata line, the message before it."""
@@ -319,7 +320,8 @@ class NeovateEncoder(LineBuilder):
                 return message_before(lines, node)
             line = metadata.by_node[node]
             return Position(line.parent, line.id) if line.parent is not None and line.id else line.parent
-        trailing = trailing_metadata(lines, metadata, parent) if parent == self._last else []
+        since = find_current(lines).since
+        trailing = trailing_metadata(lines, metadata, parent, since) if parent == self._current else []
         return Position(parent, metadata.by_node[trailing[-1]].id) if trailing else parent
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from sessiontree.core.entries import Config, ConfigChange, ForkOrigin, Header, SessionInfo
 from sessiontree.dialects.contract import IndexedLines
-from sessiontree.dialects.detect import head_records
+from sessiontree.dialects.defaults import head_records
 from sessiontree.dialects.neovate.records import INTERRUPTION, MESSAGE, is_record, parts, string
 
 # A first line that is longer than the head: Neovate writes the keys of a line in this order.

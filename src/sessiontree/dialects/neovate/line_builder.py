@@ -31,8 +31,8 @@ from sessiontree.dialects.neovate.content import (
 from sessiontree.dialects.neovate.kept_messages import EntryLine, KeptMessages
 from sessiontree.dialects.neovate.locations import derived_uuid, session_id
 from sessiontree.dialects.neovate.metadata_lines import MARKS, Position
-from sessiontree.dialects.neovate.records import milliseconds
-from sessiontree.dialects.neovate.rewrite import last_message
+from sessiontree.dialects.neovate.path import find_leaf
+from sessiontree.dialects.neovate.records import MESSAGE, milliseconds
 from sessiontree.dialects.passthrough import (
     PASSTHROUGH,
     apply_delta,
@@ -63,7 +63,10 @@ class LineBuilder:
         self._kept = KeptMessages(lines)
         self._entry_lines: dict[str, EntryLine] = {}
         self._taken: set[str] = set()
-        self._last = None if lines is None else last_message(lines)
+        current = None if lines is None else find_leaf(lines)
+        self._current = None if lines is None or current is None else lines.tree.ids[current]
+        """The uuid of the current message: the target of a move, else the last message."""
+        self._has_messages = lines is not None and MESSAGE in lines.types
         self._last_root_metadata = ""
         self._is_copied = meta.forked_from is not None
         """Whether entries still come from the session this one was forked from."""
@@ -79,7 +82,7 @@ class LineBuilder:
         is_compaction = entry.kind == "compaction"
         if is_compaction:
             marks["behind"] = uuid_of(parent)
-        elif not parent and self._last is not None:
+        elif not parent and self._has_messages:
             marks["root"] = True
         made = draft(entry, uuid, time, marks, is_root=is_compaction or not parent)
         if made is None:
@@ -176,7 +179,8 @@ class LineBuilder:
         raw = render_line(fields)
         self._out.append(raw)
         self._kept.add(uuid, before or uuid_of(follows), raw)
-        self._last, self._last_root_metadata = uuid, ""
+        self._current, self._last_root_metadata = uuid, ""
+        self._has_messages = True
 
     # Metadata lines
 
@@ -211,7 +215,7 @@ class LineBuilder:
         return fields | ({PASSTHROUGH: passthrough} if passthrough else {}), id
 
     def _emit_metadata(self, fields: dict[str, Any]) -> None:
-        last = {} if self._last is None else {"uuid": self._last}
+        last = {} if self._current is None else {"uuid": self._current}
         self._out.append(render_line({**fields, **last}))
         entry = fields["entry"]
         name = entry.get("name") if entry["type"] == "session_info" else None
@@ -219,7 +223,7 @@ class LineBuilder:
             self._out.append(self._title_line(name))
 
     def _title_line(self, title: str) -> bytes:
-        last = {} if self._last is None else {"uuid": self._last}
+        last = {} if self._current is None else {"uuid": self._current}
         return render_line({"type": "custom-title", "customTitle": title, "sessionId": self._session_id, **last})
 
     # Ids and timestamps
@@ -233,7 +237,7 @@ class LineBuilder:
         """The uuid of an entry's first line: its own id, or one derived from it."""
         if len(entry.id) == _UUID and _uuid.match(entry.id) and not self._is_taken(entry.id):
             return self._claim(entry.id)
-        return self._fresh_uuid(entry.id or f"new/{self._last}/{entry.timestamp}")
+        return self._fresh_uuid(entry.id or f"new/{self._current}/{entry.timestamp}")
 
     def _fresh_uuid(self, name: str) -> str:
         name = f"{self._session_id}/{name}"

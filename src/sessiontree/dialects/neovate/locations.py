@@ -4,6 +4,8 @@
     <folder>/agent-<id>.jsonl    a sub-agent, without a link to its session
     <folder>/requests/           requests to the model
 
+Sessions in `~/.neo/sessions` have no folder either.
+
 No line names the working directory, and several directories share one folder. Neovate's `data.json` lists the
 directories it knows: if exactly one of them maps to a folder, it is that one.
 """
@@ -17,7 +19,7 @@ from binascii import hexlify
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from sessiontree.core.jsonio import parse_json
+from sessiontree.core.jsonio import parse_object
 from sessiontree.dialects.canonical import Destination, SessionMeta
 from sessiontree.dialects.contract import SessionFile
 from sessiontree.dialects.defaults import is_session_name
@@ -40,7 +42,7 @@ def find_destination(meta: SessionMeta, environment: Mapping[str, str]) -> Desti
 
 def session_roots(environment: Mapping[str, str]) -> tuple[str, ...]:
     home = environment.get("HOME") or os.path.expanduser("~")
-    return tuple(os.path.join(home, product, "projects") for product in _PRODUCTS)
+    return *(os.path.join(home, product, "projects") for product in _PRODUCTS), os.path.join(home, ".neo", "sessions")
 
 
 def classify_file(relative: str) -> SessionFile | None:
@@ -52,11 +54,7 @@ def classify_file(relative: str) -> SessionFile | None:
 
 def session_cwds(root: str, read: Callable[[str], bytes | None]) -> dict[str, str]:
     """Folder -> working directory, for folders that only one known directory maps to."""
-    try:
-        data = parse_json(read(os.path.join(os.path.dirname(root), "data.json")) or b"{}")
-    except ValueError:
-        return {}
-    projects = data.get("projects") if isinstance(data, dict) else None
+    projects = parse_object(read(os.path.join(os.path.dirname(root), "data.json")) or b"").get("projects")
     found: dict[str, str] = {}
     shared: set[str] = set()
     for cwd in projects if isinstance(projects, dict) else ():

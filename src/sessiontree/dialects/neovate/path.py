@@ -1,5 +1,8 @@
 """The leaf and the lines that belong to it: as Neovate loads them, or including what it loses.
 
+Neovate continues from the last message of the file. A move is a metadata line of ours after it: Neovate, whose own
+forks are not in the file either, follows with the next message.
+
 A compaction is a new root. `find_history` continues from it to the messages it summarizes: at the line that a
 compaction of ours names, else at the message before it in the file. With `ReadOptions.recovered` a path does so too,
 and follows the links of `reparent`. Results of calls that were canceled together are siblings, and all of them belong
@@ -10,23 +13,46 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msgspec import Struct
+
 from sessiontree.core.context import Context, Rules, build_context
 from sessiontree.core.entries import Entry, MessageEntry
 from sessiontree.core.messages import ToolResult, tool_calls
 from sessiontree.dialects.contract import IndexedLines, ReadOptions
 from sessiontree.dialects.defaults import path_of_nodes, reparented_path
-from sessiontree.dialects.native.dialect import BOOKKEEPING
 from sessiontree.dialects.neovate.metadata_lines import MetadataLine, MetadataLines, find_metadata_lines, marks_of
-from sessiontree.dialects.neovate.records import MESSAGE, is_compaction, string
+from sessiontree.dialects.neovate.records import MESSAGE, is_compaction, metadata_entry, string
 from sessiontree.dialects.neovate.reparent import find_reparentings
+from sessiontree.dialects.pi.encoder import BOOKKEEPING
+
+
+class CurrentPosition(Struct, frozen=True):
+    """The current message, and the line that made it current; None before the first message."""
+
+    message: int | None
+    since: int = -1
+    """The move to it; -1 if it is the last message of the file."""
 
 
 def find_leaf(lines: IndexedLines) -> int | None:
-    """The last message in the file."""
+    """The current message."""
+    return find_current(lines).message
+
+
+def find_current(lines: IndexedLines) -> CurrentPosition:
+    """The target of the last move, if no message follows it, else the last message."""
     for node in range(len(lines.types) - 1, -1, -1):
         if lines.types[node] == MESSAGE:
-            return node
-    return None
+            return CurrentPosition(node)
+        if lines.types[node] == "leaf":
+            (fields,) = lines.fields([node])
+            target = metadata_entry(fields).get("targetId", "")
+            if target is None:
+                return CurrentPosition(None, node)
+            found = lines.tree.node_of.get(target) if isinstance(target, str) else None
+            if found is not None and lines.types[found] == MESSAGE:
+                return CurrentPosition(found, node)
+    return CurrentPosition(None)
 
 
 def find_path(lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
@@ -47,7 +73,8 @@ def find_history(lines: IndexedLines, leaf: int | None, read_options: ReadOption
         leaf = None if line.parent is None else lines.tree.node_of.get(line.parent)
     elif leaf is not None and metadata.by_node:
         uuid = lines.tree.ids[leaf]
-        trail = trailing_metadata(lines, metadata, uuid) if leaf == find_leaf(lines) else []
+        current = find_current(lines)
+        trail = trailing_metadata(lines, metadata, uuid, current.since) if leaf == current.message else []
         trail = trail or _last_chain(metadata, [line for line in metadata.children_of(uuid) if line.is_between_results])
     chain = _chain(lines, leaf, _reparentings(lines) if read_options.recovered else {})
     if read_options.recovered:
@@ -124,10 +151,12 @@ def _metadata_before(lines: IndexedLines, metadata: MetadataLines, node: int) ->
     return metadata.chain(string(marks_of(fields), "after")) + list(metadata.splits_of(lines.tree.ids[node]).values())
 
 
-def trailing_metadata(lines: IndexedLines, metadata: MetadataLines, uuid: str) -> list[int]:
-    """The metadata lines after the last message, up to the last one that is not bookkeeping: the current entry."""
+def trailing_metadata(lines: IndexedLines, metadata: MetadataLines, uuid: str, since: int) -> list[int]:
+    """The metadata lines after the current message, up to the last one that is not bookkeeping: the current entry."""
+    # After a move, those written before it lead to another branch.
     passive = BOOKKEEPING | {"leaf"}
-    found = [line for line in metadata.children_of(uuid) if lines.types[line.node] not in passive]
+    children = metadata.children_of(uuid)
+    found = [line for line in children if line.node > since and lines.types[line.node] not in passive]
     return _last_chain(metadata, found)
 
 

@@ -22,7 +22,7 @@ from sessiontree.core.entries import (
     Unknown,
     parse_entry,
 )
-from sessiontree.core.jsonio import convert_fields, parse_json
+from sessiontree.core.jsonio import convert_fields, parse_object
 from sessiontree.core.messages import (
     Assistant,
     Block,
@@ -39,7 +39,7 @@ from sessiontree.core.messages import (
     Usage,
     User,
 )
-from sessiontree.dialects.contract import Columns, Envelope
+from sessiontree.dialects.contract import PREVIOUS, Columns, Envelope
 from sessiontree.dialects.defaults import decode_records
 from sessiontree.dialects.passthrough import PASSTHROUGH
 
@@ -72,7 +72,7 @@ _decode_lines = msgspec.json.Decoder(_Record).decode_lines
 
 
 def decode_columns(data: memoryview) -> Columns | None:
-    """The envelopes of a block of ordinary lines; None when any line needs `envelope_of`."""
+    """The envelopes of a block of ordinary lines; None when any line needs `decode_envelope`."""
     records = decode_records(_decode_lines, data)
     if records is None:
         return None
@@ -93,15 +93,19 @@ def _record_type(record: _Record) -> str:
     return canonical_type(record.type)
 
 
-def envelope_of(fields: dict[str, Any]) -> Envelope:
+def decode_envelope(fields: dict[str, Any]) -> Envelope | None:
     kind = string(fields, "type")
+    if not kind:
+        return None
     if kind != MESSAGE:
         inside = metadata_entry(fields)
-        return Envelope(
-            metadata_type(inside["type"]) if inside else canonical_type(kind), "", None, is_metadata=bool(kind)
-        )
-    parent = fields.get("parentUuid")
-    return Envelope(kind, string(fields, "uuid"), parent if parent is None or isinstance(parent, str) else "")
+        return Envelope(metadata_type(inside["type"]) if inside else canonical_type(kind), is_metadata=True)
+    id, parent = string(fields, "uuid"), fields.get("parentUuid")
+    if not isinstance(parent, str | None):
+        parent = ""
+    if id:
+        return Envelope(kind, id, parent)
+    return Envelope(kind, "", parent if "parentUuid" in fields else PREVIOUS) if is_record(fields) else None
 
 
 def is_record(fields: dict[str, Any]) -> bool:
@@ -145,11 +149,7 @@ def canonical_type(kind: str) -> str:
 
 def parse_raw(raw: bytes) -> Entry:
     """Parse a line of any content."""
-    try:
-        fields = parse_json(raw)
-    except ValueError:
-        fields = None
-    return parse_line(fields if isinstance(fields, dict) else {})
+    return parse_line(parse_object(raw))
 
 
 def parse_line(fields: dict[str, Any]) -> Entry:
@@ -214,8 +214,15 @@ def _assistant(fields: dict[str, Any], time: int | None) -> Assistant:
     )
 
 
+def token_counts(fields: dict[str, Any]) -> tuple[int | float, int | float]:
+    """The tokens of a request and its response, under either of the names that Neovate's files have for them."""
+    if "promptTokens" in fields or "completionTokens" in fields:
+        return number(fields, "promptTokens"), number(fields, "completionTokens")
+    return number(fields, "input_tokens"), number(fields, "output_tokens")
+
+
 def _usage(fields: dict[str, Any]) -> Usage:
-    read, written = number(fields, "input_tokens"), number(fields, "output_tokens")
+    read, written = token_counts(fields)
     return Usage(
         input=read,
         output=written,

@@ -1,7 +1,7 @@
 """Rewrite a file with its lines in another order, or with other settings.
 
-Neovate continues from the last message of the file and shows its path in file order. To continue elsewhere, that
-message has to come last, and its path has to be in order.
+Neovate shows the path to the last message in file order. To continue a branch of a file in which a child comes before
+its parent, the path has to be in order first.
 """
 
 from __future__ import annotations
@@ -9,19 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sessiontree.core.jsonio import parse_json, render_json
+from sessiontree.core.jsonio import parse_object, render_json
 from sessiontree.dialects.contract import IndexedLines
-from sessiontree.dialects.neovate.path import find_leaf
 from sessiontree.dialects.neovate.records import MESSAGE
-
-
-def rewrite_with_leaf(lines: IndexedLines, node: int) -> list[bytes] | None:
-    """All lines of the file with a leaf and its path at the end; None when they are already there."""
-    path = lines.tree.path(node)
-    at = _first_out_of_order(path)
-    if node != find_leaf(lines):
-        at = min(at, len(path) - 1)
-    return _move_to_end(lines, path[at:]) if at < len(path) else None
 
 
 def rewrite_in_order(lines: IndexedLines, node: int) -> list[bytes] | None:
@@ -67,20 +57,11 @@ def _config_line(line: bytes) -> dict[str, Any] | None:
     """The settings on a config line; None for any other line."""
     if b'"config"' not in line:
         return None
-    try:
-        fields = parse_json(line)
-    except ValueError:
-        return None
-    if not isinstance(fields, dict) or fields.get("type") != "config":
+    fields = parse_object(line)
+    if fields.get("type") != "config":
         return None
     config = fields.get("config")
     return config if isinstance(config, dict) else {}
-
-
-def last_message(lines: IndexedLines) -> str | None:
-    """The uuid of the last message in the file."""
-    leaf = find_leaf(lines)
-    return None if leaf is None else lines.tree.ids[leaf]
 
 
 def message_before(lines: IndexedLines, node: int) -> str | None:

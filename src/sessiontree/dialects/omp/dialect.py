@@ -18,13 +18,20 @@ from typing import Any
 import msgspec
 
 from sessiontree.core.context import Context, Rules, build_context
-from sessiontree.core.entries import Compaction, Entry, Header, MessageEntry, Unknown, UsageRecord
-from sessiontree.core.jsonio import convert_fields, parse_json
+from sessiontree.core.entries import BranchSummary, Compaction, Entry, Header, MessageEntry, Unknown, UsageRecord
+from sessiontree.core.jsonio import convert_fields, parse_object
 from sessiontree.core.messages import Assistant, ToolResult, Usage
 from sessiontree.dialects.canonical import CanonicalEntry, Destination, SessionMeta
-from sessiontree.dialects.contract import Columns, Envelope, IndexedLines, ReadOptions, SessionFile, is_metadata_id
-from sessiontree.dialects.defaults import path_of_nodes
-from sessiontree.dialects.detect import head_records
+from sessiontree.dialects.client import Client
+from sessiontree.dialects.contract import (
+    Columns,
+    Envelope,
+    Facts,
+    IndexedLines,
+    ReadOptions,
+    SessionFile,
+)
+from sessiontree.dialects.defaults import head_records, path_of_nodes
 from sessiontree.dialects.omp import locations
 from sessiontree.dialects.omp.context import (
     RetriedTurn,
@@ -34,9 +41,17 @@ from sessiontree.dialects.omp.context import (
     without_dangling_calls,
     without_failed_turns,
 )
-from sessiontree.dialects.omp.detect import SLOT, is_own_header, is_own_record, is_title_slot
-from sessiontree.dialects.omp.encoder import OhMyPiEncoder, with_key
-from sessiontree.dialects.pi import PiFamily
+from sessiontree.dialects.omp.encoder import SUMMARY_TYPES, OhMyPiEncoder, with_key
+from sessiontree.dialects.omp.header import (
+    SLOT,
+    OhMyPiFacts,
+    header_with_title,
+    is_own_header,
+    is_own_record,
+    is_slot_line,
+    is_title_slot,
+)
+from sessiontree.dialects.pi.dialect import PiFamily
 from sessiontree.dialects.pi.encoder import PiFamilyEncoder
 
 TRUNCATION_NOTICE = "\n\n[Session persistence truncated large content]"
@@ -46,17 +61,28 @@ _RENAMED = {"model_usage": "usage"}
 
 _RETRIED = b'"retryRecovery"'
 _TASK = b'"task"'
+_FROM_EXTENSION = b'"fromExtension"'
+_STREAMED = frozenset({"partialJson", "jsonlEvents"})
+_STREAMED_MARKS = tuple(f'"{name}":'.encode() for name in _STREAMED)
+"""Fields that the client keeps only while a response is streamed."""
 
 
 class OhMyPi(PiFamily):
     name = "omp"
-    path_markers = ("/.omp/", "/.xcsh/")
     rules = Rules(resets=True, explicit_model_wins=True, default_thinking="off")
-    bookkeeping = frozenset({SLOT})
-    encoder_types = frozenset({"session_info"})
+    traits = msgspec.structs.replace(
+        PiFamily.traits,
+        bookkeeping=frozenset({SLOT}),
+        encoder_types=frozenset({"session_info"}),
+        truncation_notice=TRUNCATION_NOTICE,
+        path_markers=("/.omp/", "/.xcsh/"),
+    )
 
-    def is_truncated(self, text: str) -> bool:
-        return is_truncated(text)
+    @property
+    def client(self) -> Client:
+        from sessiontree.dialects.omp.client import CLIENT
+
+        return CLIENT
 
     def blob_folder(self, location: str) -> str | None:
         return locations.blob_folder(location)
@@ -72,8 +98,8 @@ class OhMyPi(PiFamily):
             return 40
         return 5 if any(map(self.is_record, records)) else 0
 
-    def decode_block(self, data: memoryview) -> Columns | None:
-        columns = super().decode_block(data)
+    def decode_block(self, data: memoryview, first: int) -> Columns | None:
+        columns = super().decode_block(data, first)
         if columns is None or not columns.ids or SLOT in columns.types:
             return None
         if not _RENAMED.keys().isdisjoint(columns.types):
@@ -83,13 +109,13 @@ class OhMyPi(PiFamily):
     def is_record(self, fields: dict[str, Any]) -> bool:
         return super().is_record(fields) or is_title_slot(fields)
 
-    def envelope(self, fields: dict[str, Any]) -> Envelope:
+    def decode_line(self, fields: dict[str, Any], node: int) -> Envelope | Header | None:
         if is_title_slot(fields):
-            return Envelope(SLOT, "", None, is_metadata=True)
-        envelope = super().envelope(fields)
-        if envelope.type in _RENAMED:
-            return Envelope(_RENAMED[envelope.type], envelope.id, envelope.parent)
-        return envelope
+            return Envelope(SLOT, is_metadata=True)
+        decoded = super().decode_line(fields, node)
+        if isinstance(decoded, Envelope) and decoded.type in _RENAMED:
+            return Envelope(_RENAMED[decoded.type], decoded.id, decoded.parent)
+        return decoded
 
     def parse(self, raw: bytes) -> Entry:
         entry = super().parse(raw)
@@ -97,20 +123,18 @@ class OhMyPi(PiFamily):
             return convert_fields(UsageRecord, {**entry.fields, "kind": entry.fields.get("purpose")})
         if isinstance(entry, MessageEntry):
             return _with_own_fields(entry, raw)
+        if isinstance(entry, Compaction | BranchSummary) and _FROM_EXTENSION in raw:
+            return msgspec.structs.replace(entry, from_hook=parse_object(raw).get("fromExtension") is True)
         return entry
 
     def find_header(self, lines: IndexedLines) -> Header | None:
-        """The header with the title of the slot, which the client updates without touching the header."""
-        header, slot = lines.header, _slot_title(lines)
-        if header is None or slot is None or (slot or None) == header.title:
-            return header
-        return msgspec.structs.replace(header, title=slot or None)
+        return header_with_title(lines)
 
     def iter_moves(self, lines: IndexedLines) -> Iterator[tuple[int, int | None]]:
-        return (move for move in super().iter_moves(lines) if not _is_slot_line(lines, move[0]))
+        return (move for move in super().iter_moves(lines) if not is_slot_line(lines, move[0]))
 
     def find_path(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
-        return [node for node in super().find_path(lines, leaf, read_options) if not _is_slot_line(lines, node)]
+        return [node for node in super().find_path(lines, leaf, read_options) if not is_slot_line(lines, node)]
 
     def build_context(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> Context:
         path = path_of_nodes(lines, self.find_path(lines, leaf, read_options))
@@ -131,24 +155,11 @@ class OhMyPi(PiFamily):
             context.state,
         )
 
-    def find_title(self, lines: IndexedLines) -> str | None:
-        """The slot's title, else the header's, else the short summary of the latest compaction that has one."""
-        given = self.find_given_title(lines)
-        if given is not None:
-            return given
-        for node in range(len(lines.types) - 1, -1, -1):
-            if lines.types[node] == "compaction":
-                (entry,) = lines.entries([node])
-                if isinstance(entry, Compaction) and entry.short_summary:
-                    return entry.short_summary
-        return None
-
-    def find_given_title(self, lines: IndexedLines) -> str | None:
-        header = self.find_header(lines)
-        return header.title or None if header is not None else None
+    def facts(self, lines: IndexedLines) -> Facts:
+        return OhMyPiFacts(lines)
 
     def decode(self, lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
-        return super().decode(lines, [node for node in nodes if not _is_slot_line(lines, node)])
+        return super().decode(lines, [node for node in nodes if not is_slot_line(lines, node)])
 
     def to_canonical(self, line: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         match line.get("type"):
@@ -158,6 +169,8 @@ class OhMyPi(PiFamily):
                 is_by_user = line.get("source") == "user"  # implied by every `session_info` entry
                 line = {name: value for name, value in line.items() if name != "source" or not is_by_user}
                 return "session_info", with_key(line, "title", "name")
+            case "compaction" | "branch_summary" if "fromExtension" in line:
+                return line["type"], with_key(line, "fromExtension", "fromHook")
             case _:
                 return super().to_canonical(line)
 
@@ -173,6 +186,14 @@ class OhMyPi(PiFamily):
     def classify_file(self, root: str, relative: str) -> SessionFile | None:
         return locations.classify_file(relative)
 
+    def render_entry(self, kind: str, id: str, parent: str | None, timestamp: str, fields: Mapping[str, Any]) -> bytes:
+        if kind in SUMMARY_TYPES and "fromHook" in fields:
+            fields = with_key(fields, "fromHook", "fromExtension")
+        raw = super().render_entry(kind, id, parent, timestamp, fields)
+        if not any(mark in raw for mark in _STREAMED_MARKS):
+            return raw
+        return super().render_entry(kind, id, parent, timestamp, _without_streamed(fields))
+
     def header_fields(self, header: Header) -> dict[str, Any]:
         fields = super().header_fields(header)
         if not header.title:
@@ -180,17 +201,6 @@ class OhMyPi(PiFamily):
         own = ("type", "version", "id", "timestamp", "cwd")
         first = {name: fields[name] for name in own}
         return {**first, "title": header.title, "titleSource": "user", **fields}
-
-
-def _slot_title(lines: IndexedLines) -> str | None:
-    """The title in the slot, which may be empty; None without a slot."""
-    if not lines.types or lines.types[0] != SLOT or not _is_slot_line(lines, 0):
-        return None
-    return str(lines.fields([0])[0].get("title", ""))
-
-
-def _is_slot_line(lines: IndexedLines, node: int) -> bool:
-    return lines.types[node] == SLOT and is_metadata_id(lines.tree.ids[node])
 
 
 def _with_own_fields(entry: MessageEntry, raw: bytes) -> Entry:
@@ -208,18 +218,15 @@ def _with_own_fields(entry: MessageEntry, raw: bytes) -> Entry:
     return entry
 
 
+def _without_streamed(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_streamed(field) for name, field in value.items() if name not in _STREAMED}
+    return [_without_streamed(item) for item in value] if isinstance(value, list) else value
+
+
 def _message_fields(raw: bytes) -> dict[str, Any]:
-    try:
-        fields = parse_json(raw)
-    except ValueError:
-        return {}
-    message = fields.get("message") if isinstance(fields, dict) else None
+    message = parse_object(raw).get("message")
     return message if isinstance(message, dict) else {}
-
-
-def is_truncated(text: str) -> bool:
-    """Whether the client truncated a text when it wrote it: the text then ends with a notice."""
-    return text.endswith(TRUNCATION_NOTICE)
 
 
 OMP = OhMyPi()

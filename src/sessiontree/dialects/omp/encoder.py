@@ -12,13 +12,18 @@ from typing import Any
 
 import msgspec
 
-from sessiontree.core.jsonio import parse_json
+from sessiontree.core.jsonio import parse_object
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, LossNote
 from sessiontree.dialects.contract import IndexedLines
 from sessiontree.dialects.defaults import replace_field
-from sessiontree.dialects.omp.detect import SLOT, SLOT_SIZE, is_title_slot, render_slot
-from sessiontree.dialects.pi.encoder import EncodedLine, PiFamilyEncoder, ignored_line, session_name
-from sessiontree.dialects.pi.required_fields import with_required_fields
+from sessiontree.dialects.omp.header import SLOT, SLOT_SIZE, is_title_slot, render_slot
+from sessiontree.dialects.omp.locations import is_of_xcsh
+from sessiontree.dialects.pi.encoder import (
+    EncodedLine,
+    PiFamilyEncoder,
+    ignored_line,
+    session_name,
+)
 
 _ROLES = frozenset(
     {
@@ -37,12 +42,12 @@ _ROLES = frozenset(
 _IGNORED = "oh-my-pi has no equivalent; they are kept on lines that it ignores"
 _NOTES = {
     "config": LossNote("aside", "settings", _IGNORED),
-    "context_edit": LossNote(
-        "changed", "edits of the context", "oh-my-pi does not know them and sends the original messages"
-    ),
+    "context_edit": LossNote("aside", "edits of the context", _IGNORED),
     "file_snapshot": LossNote("aside", "file snapshots", _IGNORED),
     "worktree": LossNote("aside", "worktrees", _IGNORED),
 }
+SUMMARY_TYPES = frozenset({"branch_summary", "compaction"})
+"""Types of entries with a mark for summaries of an extension: `fromExtension`, in canonical form `fromHook`."""
 _PROMPTS = LossNote("aside", "system prompts", "oh-my-pi builds its own; they are kept on lines that it ignores")
 _UNKNOWN_ROLE = LossNote("aside", "messages of unknown roles", _IGNORED)
 _NO_HEADER = LossNote("changed", "names", "the file has no header for it; only an entry records it")
@@ -54,6 +59,8 @@ class OhMyPiEncoder(PiFamilyEncoder):
     has_name_entries = False
 
     def prologue(self) -> Sequence[bytes]:
+        if is_of_xcsh(self._meta.origin):  # it replaces a file that starts with a slot by an empty session
+            return super().prologue()
         title = self._meta.title or ""
         return [render_slot(title, "user" if title else None, self._meta.timestamp), *super().prologue()]
 
@@ -76,6 +83,8 @@ class OhMyPiEncoder(PiFamilyEncoder):
                 return EncodedLine("model_usage", with_key(fields, "kind", "purpose"))
             case "title" if is_title_slot({"type": SLOT, **fields}):
                 return ignored_line()
+            case kind if kind in SUMMARY_TYPES and "fromHook" in fields:
+                return EncodedLine(kind, with_key(fields, "fromHook", "fromExtension"))
             case kind:
                 return EncodedLine(kind, fields, (_NOTES[kind],) if kind in _NOTES else ())
 
@@ -98,8 +107,7 @@ class OhMyPiEncoder(PiFamilyEncoder):
         return msgspec.structs.replace(encoded, lines=(), rewrite=[*rewritten, *encoded.lines])
 
     def _is_header(self, line: bytes) -> bool:
-        fields = _object(line)
-        return fields is not None and self._dialect.is_header(fields)
+        return self._dialect.is_header(parse_object(line))
 
 
 def with_key(fields: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
@@ -110,22 +118,13 @@ def with_key(fields: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
 
 
 def _is_slot(line: bytes) -> bool:
-    fields = _object(line)
-    return fields is not None and is_title_slot(fields)
-
-
-def _object(line: bytes) -> dict[str, Any] | None:
-    try:
-        fields = parse_json(line)
-    except ValueError:
-        return None
-    return fields if isinstance(fields, dict) else None
+    return is_title_slot(parse_object(line))
 
 
 def _message(entry: CanonicalEntry, message: dict[str, Any]) -> EncodedLine:
     role = message.get("role")
     if isinstance(role, str) and role in _ROLES:
-        return with_required_fields(entry, message, redacted_is_thinking=False)
+        return EncodedLine(entry.kind, entry.fields)
     return ignored_line(_PROMPTS if role == "system" else _UNKNOWN_ROLE)
 
 

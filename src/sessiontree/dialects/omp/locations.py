@@ -25,6 +25,8 @@ _PROFILE_NAME = r"[a-z0-9][a-z0-9._-]{0,63}(?<!\.)\Z"
 def find_destination(meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
     home, temporary = home_folder(environment), _temporary_folder(environment)
     bucket = bucket_name(_real_path(meta.cwd), _real_path(home), _real_path(temporary))
+    if is_of_xcsh(meta.origin):
+        return Destination(os.path.join(_xcsh_sessions(home), bucket, file_name(meta)), ("xcsh", "--resume", meta.id))
     folder = _sessions_folder(environment, environment.get("XDG_DATA_HOME"))
     return Destination(os.path.join(folder, bucket, file_name(meta)), ("omp", "--resume", meta.id))
 
@@ -36,7 +38,16 @@ def session_roots(environment: Mapping[str, str]) -> tuple[str, ...]:
     config, agent = os.path.join(home, environment.get("PI_CONFIG_DIR") or ".omp"), os.path.dirname(own)
     inside = os.path.relpath(os.path.dirname(agent), config)
     moved = [os.path.normpath(os.path.join(data, "omp", inside, "sessions"))] if data and inside[:2] != ".." else []
-    return own, *moved, os.path.join(home, ".xcsh", "agent", "sessions")
+    return own, *moved, _xcsh_sessions(home)
+
+
+def is_of_xcsh(location: str | None) -> bool:
+    """Whether a session file is in the folder of xcsh, which reads only files with the header first."""
+    return location is not None and "/.xcsh/" in location
+
+
+def _xcsh_sessions(home: str) -> str:
+    return os.path.join(home, ".xcsh", "agent", "sessions")
 
 
 def classify_file(relative: str) -> SessionFile | None:

@@ -10,8 +10,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from sessiontree.dialects.canonical import CanonicalEntry, LossNote
-from sessiontree.dialects.pi.encoder import EncodedLine, PiFamilyEncoder, ignored_line
-from sessiontree.dialects.pi.required_fields import with_required_fields
+from sessiontree.dialects.pi.encoder import (
+    TRAILING_TYPES,
+    EncodedLine,
+    PiFamilyEncoder,
+    ignored_line,
+)
+from sessiontree.dialects.roles import content_for_model
 
 _ROLES = frozenset(
     {"assistant", "bashExecution", "branchSummary", "compactionSummary", "custom", "system", "toolResult", "user"}
@@ -31,9 +36,6 @@ _UNKNOWN_ROLE = LossNote("aside", "messages of unknown roles", _IGNORED)
 _UNSENT_CUSTOM_TYPES = frozenset({"prewalk-plan", "vibe-mode-context"})
 """Messages that oh-my-pi shows and never sends."""
 _CONTEXT_NOTES = "experimental_context_notes"
-_PASSIVE_FOR_DOCTOR = frozenset(
-    {"config", "credential_pin", "custom", "label", "model_usage", "session_info", "title_change", "usage"}
-)
 
 
 class PiEncoder(PiFamilyEncoder):
@@ -73,7 +75,7 @@ class PiEncoder(PiFamilyEncoder):
 
     def _looks_stale(self) -> bool:
         """Whether bookkeeping at the end is on another branch than the newest message, as after a killed process."""
-        if self._last_kind not in _PASSIVE_FOR_DOCTOR or self._newest_message is None:
+        if self._last_kind not in TRAILING_TYPES or self._newest_message is None:
             return False
         node = self._last
         while node is not None and node != self._newest_message:
@@ -123,7 +125,7 @@ def _message(entry: CanonicalEntry, message: dict[str, Any]) -> EncodedLine:
     if role == "assistant" and is_never_sent(entry):
         return hidden_line(entry)
     if isinstance(role, str) and role in _ROLES:
-        return with_required_fields(entry, message, redacted_is_thinking=True)
+        return _with_redacted_thinking(entry, message)
     if role == "pythonExecution" and message.get("excludeFromContext"):
         return ignored_line(LossNote("aside", "Python runs that are not sent", _IGNORED))
     content = content_for_model(message)
@@ -133,44 +135,21 @@ def _message(entry: CanonicalEntry, message: dict[str, Any]) -> EncodedLine:
     return EncodedLine("custom_message", {"customType": str(role), "content": content, "display": True}, (note,))
 
 
-def content_for_model(message: Mapping[str, Any]) -> str | list[Any] | None:
-    """The content a model receives for a message of a role that only oh-my-pi has; None for any other role."""
-    match message.get("role"):
-        case "developer":
-            content = message.get("content")
-            return content if isinstance(content, str | list) else ""
-        case "fileMention":
-            return _mentioned_files(message.get("files"))
-        case "pythonExecution":
-            return _python_text(message)
-        case _:
-            return None
+def _with_redacted_thinking(entry: CanonicalEntry, message: dict[str, Any]) -> EncodedLine:
+    """Encode a message; Pi sends redacted thinking only in its own form."""
+    content = message.get("content")
+    if not isinstance(content, list) or not any(map(_is_redacted, content)):
+        return EncodedLine(entry.kind, entry.fields)
+    content = [_as_thinking(block) if _is_redacted(block) else block for block in content]
+    return EncodedLine(entry.kind, {**entry.fields, "message": {**message, "content": content}})
 
 
-def _mentioned_files(files: Any) -> list[Any]:
-    """The text of mentioned files in tags with their names, then their images."""
-    blocks: list[Any] = []
-    images: list[Any] = []
-    for file in files if isinstance(files, list) else []:
-        if not isinstance(file, dict):
-            continue
-        content, image = file.get("content"), file.get("image")
-        if isinstance(content, str) and content:
-            blocks.append({"type": "text", "text": f'<file path="{file.get("path")}">\n{content}\n</file>'})
-        if isinstance(image, dict) and image.get("type") == "image":
-            images.append(image)
-    return blocks + images
+def _is_redacted(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") == "redactedThinking"
 
 
-def _python_text(message: Mapping[str, Any]) -> str:
-    parts = [f"Ran Python:\n```\n{message.get('code') or ''}\n```"]
-    output = message.get("output")
-    parts.append(f"Output:\n```\n{output}\n```" if output else "(no output)")
-    if message.get("cancelled"):
-        parts.append("(cancelled)")
-    elif message.get("exitCode"):
-        parts.append(f"Exited with code {message['exitCode']}")
-    return "\n\n".join(parts)
+def _as_thinking(block: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "thinking", "thinking": "", "thinkingSignature": block.get("data", ""), "redacted": True}
 
 
 def _is_kept_by_provider(fields: Mapping[str, Any]) -> bool:

@@ -17,15 +17,31 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree.core.context import Rules
-from sessiontree.core.entries import Compaction, Entry, Header, SessionInfo, decode_entry, parse_entry
-from sessiontree.core.jsonio import convert_fields, parse_json, render_json
+from sessiontree.core.entries import Compaction, Entry, Header, decode_entry, parse_entry
+from sessiontree.core.jsonio import convert_fields, parse_object, render_json
 from sessiontree.dialects.canonical import CanonicalEntry, Destination, SessionMeta
-from sessiontree.dialects.contract import Columns, Envelope, IndexedLines, ReadOptions, SessionFile
-from sessiontree.dialects.defaults import DialectBase, decode_records, iter_resolved, native_entry
-from sessiontree.dialects.detect import head_records
+from sessiontree.dialects.client import Client
+from sessiontree.dialects.contract import (
+    CANONICAL_MARKS,
+    PREVIOUS,
+    Columns,
+    Envelope,
+    IndexedLines,
+    ReadOptions,
+    SessionFile,
+    Traits,
+)
+from sessiontree.dialects.defaults import (
+    DialectBase,
+    decode_records,
+    head_records,
+    iter_resolved,
+    native_entry,
+)
 from sessiontree.dialects.pi import locations
 from sessiontree.dialects.pi.content import PiEncoder, with_model_pair
 from sessiontree.dialects.pi.encoder import PiFamilyEncoder
+from sessiontree.dialects.pi.required_fields import complete_fields
 from sessiontree.dialects.side_branches import find_session_leaf
 
 
@@ -42,10 +58,14 @@ _decode_lines = msgspec.json.Decoder(_Record).decode_lines
 class PiFamily(DialectBase):
     """The line format shared by Pi, oh-my-pi and native files: header and entries."""
 
-    version = 3
-    has_header = True
-    is_writable = True
-    one_line_per_entry = True
+    traits = Traits(
+        version=3,
+        has_header=True,
+        is_writable=True,
+        one_line_per_entry=True,
+        may_refer_to_blobs=True,
+        marks=CANONICAL_MARKS,
+    )
 
     def recognize(self, head: bytes) -> int:
         records = head_records(head)
@@ -53,7 +73,7 @@ class PiFamily(DialectBase):
             return 50
         return 10 if any(map(self.is_record, records)) else 0
 
-    def decode_block(self, data: memoryview) -> Columns | None:
+    def decode_block(self, data: memoryview, first: int) -> Columns | None:
         records = decode_records(_decode_lines, data)
         if records is None:
             return None
@@ -71,29 +91,22 @@ class PiFamily(DialectBase):
     def is_header(self, fields: dict[str, Any]) -> bool:
         return fields.get("type") == "session" and isinstance(fields.get("id"), str)
 
-    def header(self, fields: dict[str, Any]) -> Header:
-        version = fields.get("version")
-        if isinstance(version, str) and version.isdecimal():
-            fields = {**fields, "version": int(version)}
-        return convert_fields(Header, fields)
-
-    def envelope(self, fields: dict[str, Any]) -> Envelope:
+    def decode_line(self, fields: dict[str, Any], node: int) -> Envelope | Header | None:
+        if self.is_header(fields):
+            return _decode_header(fields)
         kind, id, parent = fields.get("type"), fields.get("id"), fields.get("parentId")
-        return Envelope(
-            kind if isinstance(kind, str) else "",
-            id if isinstance(id, str) else "",
-            parent if parent is None or isinstance(parent, str) else "",
-        )
+        if not isinstance(kind, str) or not kind:
+            return None
+        if not isinstance(parent, str | None):
+            parent = ""
+        if isinstance(id, str) and id:
+            return Envelope(kind, id, parent)
+        # Version 1 has neither ids nor parents: each entry follows the one before it.
+        return Envelope(kind, "", parent if "parentId" in fields else PREVIOUS) if self.is_record(fields) else None
 
     def parse(self, raw: bytes) -> Entry:
         entry = decode_entry(raw)
-        if entry is not None:
-            return entry
-        try:
-            fields = parse_json(raw)
-        except ValueError:
-            fields = None
-        return parse_entry(fields if isinstance(fields, dict) else {})
+        return parse_entry(parse_object(raw)) if entry is None else entry
 
     def find_leaf(self, lines: IndexedLines, read_options: ReadOptions) -> int | None:
         return find_session_leaf(lines, self.iter_moves(lines))
@@ -103,15 +116,6 @@ class PiFamily(DialectBase):
         for node in range(len(lines.types) - 1, -1, -1):
             yield node, node
 
-    def find_title(self, lines: IndexedLines) -> str | None:
-        """The last name in file order, on any branch."""
-        for node in range(len(lines.types) - 1, -1, -1):
-            if lines.types[node] == "session_info":
-                (entry,) = lines.entries([node])
-                name = entry.name if isinstance(entry, SessionInfo) else None
-                return " ".join((name or "").split()) or super().find_title(lines)
-        return super().find_title(lines)
-
     def decode(self, lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
         for node, fields in iter_resolved(lines, nodes):
             kind, line = self.to_canonical(_as_version_3(lines, node, fields))
@@ -119,7 +123,9 @@ class PiFamily(DialectBase):
 
     def to_canonical(self, line: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         """The type and the decoded line of an entry in canonical form."""
-        kind = self.envelope(line).type
+        kind = line.get("type")
+        if not isinstance(kind, str):
+            return "", line
         return kind, dict(with_model_pair(line)) if kind == "model_change" else line
 
     def encoder(self, meta: SessionMeta, lines: IndexedLines | None = None) -> PiFamilyEncoder:
@@ -143,13 +149,20 @@ class PiFamily(DialectBase):
         return fields
 
     def render_entry(self, kind: str, id: str, parent: str | None, timestamp: str, fields: Mapping[str, Any]) -> bytes:
+        fields = complete_fields(kind, fields)
         return render_json({"type": kind, "id": id, "parentId": parent, "timestamp": timestamp, **fields})
 
 
 class Pi(PiFamily):
     name = "pi"
-    path_markers = ("/.pi/agent/sessions/",)
+    traits = msgspec.structs.replace(PiFamily.traits, path_markers=("/.pi/agent/sessions/",))
     rules = Rules(resets=False, explicit_model_wins=False, default_thinking=None)
+
+    @property
+    def client(self) -> Client:
+        from sessiontree.dialects.pi.client import CLIENT
+
+        return CLIENT
 
     def recognize(self, head: bytes) -> int:
         header = next(filter(self.is_header, head_records(head)), None)
@@ -178,6 +191,13 @@ class Pi(PiFamily):
             return super().render_entry(kind, id, parent, timestamp, fields)
         # Pi writes the envelope of these two last.
         return render_json({"type": kind, **fields, "id": id, "parentId": parent, "timestamp": timestamp})
+
+
+def _decode_header(fields: dict[str, Any]) -> Header:
+    version = fields.get("version")
+    if isinstance(version, str) and version.isdecimal():
+        fields = {**fields, "version": int(version)}
+    return convert_fields(Header, fields)
 
 
 def _as_version_3(lines: IndexedLines, node: int, line: dict[str, Any]) -> dict[str, Any]:

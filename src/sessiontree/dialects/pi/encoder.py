@@ -13,17 +13,22 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from sessiontree.core.entries import Config, Header
+from sessiontree.core.entries import PASSIVE_TYPES, Config, Header
 from sessiontree.core.ids import new_entry_id, timestamp
 from sessiontree.core.jsonio import convert_fields
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, LossNote, SessionMeta
 from sessiontree.dialects.contract import IndexedLines
 from sessiontree.dialects.passthrough import PASSTHROUGH, build_passthrough
+from sessiontree.dialects.pi.required_fields import find_missing
 from sessiontree.dialects.side_branches import is_start
 
 if TYPE_CHECKING:
     from sessiontree.dialects.pi.dialect import PiFamily
 
+BOOKKEEPING = PASSIVE_TYPES | {"model_usage", "title_change"}
+"""Types of lines that never move the leaf of a native file: canonical ones, and two of oh-my-pi."""
+TRAILING_TYPES = BOOKKEEPING | {"credential_pin"}
+"""Types of last lines that hide the newest branch from a client whose leaf is the last line."""
 _ENVELOPE = frozenset({"type", "id", "parentId", "timestamp"})
 _REFERENCES = {
     "branch_summary": ("fromId",),
@@ -50,7 +55,7 @@ class EncodedLine(Struct, frozen=True):
 class PiFamilyEncoder:
     """Encodes one session; its client uses the last line of the file as the current entry."""
 
-    passive_types = frozenset({"config", "label", "leaf", "model_usage", "session_info", "title_change", "usage"})
+    passive_types = BOOKKEEPING - {"custom"} | {"leaf"}
     """Types of lines that may follow the leaf at the end of the file without changing the context."""
 
     has_name_entries = True
@@ -76,7 +81,7 @@ class PiFamilyEncoder:
         meta = self._meta
         header = Header(
             id=meta.id,
-            version=self._dialect.version,
+            version=self._dialect.traits.version,
             timestamp=meta.timestamp,
             cwd=meta.cwd,
             title=meta.title or None,
@@ -141,6 +146,8 @@ class PiFamilyEncoder:
         if line.kind == entry.kind and line.fields is entry.fields and _ENVELOPE.isdisjoint(line.fields):
             return line  # nothing lost, the usual case
         fields = {name: value for name, value in line.fields.items() if name not in _ENVELOPE and name != PASSTHROUGH}
+        # `render_entry` completes a line too, but its passthrough data would replace that of this one.
+        fields |= find_missing(line.kind, fields)
         kind, decoded = self._dialect.to_canonical({"type": line.kind, **fields})
         decoded = {name: value for name, value in decoded.items() if name != "type"}
         passthrough = build_passthrough(entry, CanonicalEntry(kind, decoded, entry.id))

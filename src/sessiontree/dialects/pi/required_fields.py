@@ -1,38 +1,77 @@
-"""Fields that Pi and oh-my-pi require in a message: without them they fail to open or send it.
+"""Fields without which Pi or oh-my-pi fails to open a session or to send it, added to every line that is written.
 
-Both need the content of responses and results as blocks. oh-my-pi adds up the cost of every response with token counts.
-Pi sends redacted thinking only in its own form.
+* Both need the content of responses and results as blocks, and Pi that of system prompts.
+* Pi adds up the tokens of every response, oh-my-pi the cost of every usage.
+
+Counts nobody has reported are zero, as in the clients' own lines of aborted responses. `core.usage` ignores such
+zeros, so they never reach statistics.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from sessiontree.dialects.canonical import CanonicalEntry
-from sessiontree.dialects.pi.encoder import EncodedLine
+from sessiontree.dialects.passthrough import PASSTHROUGH, build_passthrough
 
+_NO_TOKENS = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 0}
 _NO_COST = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0}
 
 
-def with_required_fields(entry: CanonicalEntry, message: dict[str, Any], *, redacted_is_thinking: bool) -> EncodedLine:
-    if message.get("role") not in ("assistant", "toolResult"):
-        return EncodedLine(entry.kind, entry.fields)
+def _complete_message(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a message with its required fields; the same object if it has them."""
+    role = message.get("role")
     required: dict[str, Any] = {}
     content, usage = message.get("content"), message.get("usage")
-    if not isinstance(content, list):
+    if role in ("assistant", "toolResult") and type(content) is not list:
         required["content"] = [{"type": "text", "text": content}] if isinstance(content, str) and content else []
-    elif redacted_is_thinking and any(map(_is_redacted, content)):
-        required["content"] = [_as_thinking(block) if _is_redacted(block) else block for block in content]
-    if isinstance(usage, dict) and not isinstance(usage.get("cost"), dict):
-        required["usage"] = {**usage, "cost": _NO_COST}
-    if not required:
-        return EncodedLine(entry.kind, entry.fields)
-    return EncodedLine(entry.kind, {**entry.fields, "message": {**message, **required}})
+    elif role == "system" and not isinstance(content, str | list):
+        required["content"] = ""
+    if isinstance(usage, dict) or role == "assistant":
+        completed = _complete_usage(usage)
+        if completed is not usage:
+            required["usage"] = completed
+    return {**message, **required} if required else message
 
 
-def _is_redacted(block: Any) -> bool:
-    return isinstance(block, dict) and block.get("type") == "redactedThinking"
+def complete_fields(kind: str, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields of a line with the required ones; the same object if it has them.
+
+    Passthrough data restores the entry when the line is decoded.
+    """
+    completed = find_missing(kind, fields)
+    if not completed:
+        return fields
+    decoded = {name: value for name, value in {**fields, **completed}.items() if name != PASSTHROUGH}
+    passthrough = build_passthrough(CanonicalEntry(kind, {**fields}), CanonicalEntry(kind, decoded))
+    return {**decoded, PASSTHROUGH: passthrough}
 
 
-def _as_thinking(block: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "thinking", "thinking": "", "thinkingSignature": block.get("data", ""), "redacted": True}
+def find_missing(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a line that have to change, so that it has the required ones."""
+    completed: dict[str, Any] = {}
+    if kind == "message":
+        message = fields.get("message")
+        if isinstance(message, Mapping) and (found := _complete_message(message)) is not message:
+            completed["message"] = found
+    else:
+        usage, system = fields.get("usage"), fields.get("systemMessage")
+        if isinstance(usage, dict) and (counted := _complete_usage(usage)) is not usage:
+            completed["usage"] = counted
+        if isinstance(system, dict) and kind == "compaction":
+            prompt = _complete_message({"role": "system", **system})
+            if prompt != system:
+                completed["systemMessage"] = prompt
+    return completed
+
+
+def _complete_usage(usage: Any) -> dict[str, Any]:
+    if not isinstance(usage, dict):
+        return {**_NO_TOKENS, "cost": _NO_COST}
+    if isinstance(usage.get("cost"), dict) and _NO_TOKENS.keys() <= usage.keys():
+        return usage
+    counted = {**_NO_TOKENS, **usage}
+    if not isinstance(usage.get("cost"), dict):
+        counted["cost"] = _NO_COST
+    return counted

@@ -1,0 +1,85 @@
+"""Apply edits of the context where the target has none, so that edited text is never sent again.
+
+The original stays on the entry as passthrough data, which no client sends. Converting back to a client that applies
+edits restores it, with the edit itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from sessiontree.conversion.walk import iter_entries
+from sessiontree.dialects.canonical import CanonicalEntry, LossNote
+from sessiontree.dialects.contract import Dialect
+from sessiontree.dialects.passthrough import PASSTHROUGH, carried_data, with_carried_data
+from sessiontree.session.reader import Reader
+
+LEFT_OUT = "sessiontree.left-out"
+"""The custom type of an entry that an edit removed from the context."""
+
+_EDIT = "context_edit"
+_ORIGINAL = "before-edit"
+_REMOVABLE = frozenset({"message", "custom_message", "branch_summary"})
+_NOTE = LossNote("changed", "edited messages", "edits are applied; the originals are kept as data that is not sent")
+
+
+class ContextEdits:
+    """The edits in the converted part of a session. If several edit one entry, the last one on the active branch wins.
+
+    An edit applies to its entry on every branch: branches share the entry in the target.
+    """
+
+    def __init__(self, session: Reader, target: Dialect, leaf: str | None, *, all_branches: bool) -> None:
+        self._client = target.client
+        self._replacements: dict[str, Any] = {}
+        if _EDIT in session.journal.types:
+            for entry, _ in iter_entries(session, leaf, all_branches=all_branches):
+                if entry.kind == _EDIT:
+                    self._replacements[str(entry.fields.get("targetId"))] = entry.fields.get("replacement")
+
+    def apply(self, entry: CanonicalEntry) -> tuple[CanonicalEntry, Sequence[LossNote]]:
+        """Return an entry as the target needs it: edited, or as it was before if the target applies the edit."""
+        if entry.id not in self._replacements:
+            return entry, ()
+        original, replacement = _with_original(entry), self._replacements[entry.id]
+        if self._client.applies_context_edits or (replacement is None and self._client.never_sends(original)):
+            return original, ()
+        edited = _left_out(original) if replacement is None else _replaced(original, replacement)
+        if edited is original:
+            return original, ()
+        stored = {name: value for name, value in original.fields.items() if name != PASSTHROUGH}
+        return with_carried_data(edited, _ORIGINAL, {"type": original.kind, **stored}), (_NOTE,)
+
+
+def _with_original(entry: CanonicalEntry) -> CanonicalEntry:
+    stored = carried_data(entry, _ORIGINAL)
+    if not isinstance(stored, dict) or not isinstance(stored.get("type"), str):
+        return entry
+    carried = {name: value for name, value in entry.fields.items() if name == PASSTHROUGH}
+    fields = {name: value for name, value in stored.items() if name != "type"}
+    original = msgspec.structs.replace(entry, kind=stored["type"], fields={**fields, **carried})
+    return with_carried_data(original, _ORIGINAL, None)
+
+
+def _left_out(entry: CanonicalEntry) -> CanonicalEntry:
+    if entry.kind not in _REMOVABLE:
+        return entry
+    carried = {name: value for name, value in entry.fields.items() if name == PASSTHROUGH}
+    return msgspec.structs.replace(entry, kind="custom", fields={"customType": LEFT_OUT, **carried})
+
+
+def _replaced(entry: CanonicalEntry, replacement: Any) -> CanonicalEntry:
+    content = replacement.get("content") if isinstance(replacement, dict) else None
+    if not isinstance(content, str | list):
+        return entry
+    if entry.kind == "custom_message":
+        return msgspec.structs.replace(entry, fields={**entry.fields, "content": content})
+    message = entry.fields.get("message")
+    if not isinstance(message, dict) or message.get("role") not in ("user", "assistant", "toolResult", "custom"):
+        return entry
+    if isinstance(content, str) and message["role"] in ("assistant", "toolResult"):
+        content = [{"type": "text", "text": content}]
+    return msgspec.structs.replace(entry, fields={**entry.fields, "message": {**message, "content": content}})

@@ -1,0 +1,29 @@
+"""Native sessions: sessiontree reads and writes them itself, with Pi's tools."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sessiontree.dialects.client import Client
+from sessiontree.dialects.texts import NATIVE_TEXTS
+
+if TYPE_CHECKING:
+    from sessiontree.dialects.tool_table import ToolTable
+
+
+class NativeClient(Client):
+    name = "sessiontree"
+    applies_context_edits = True
+    applies_resets = True
+    knows_all_roles = True
+    allows_flat_root = False
+    texts = NATIVE_TEXTS
+
+    @property
+    def tools(self) -> ToolTable:
+        from sessiontree.dialects.pi.tools import TOOLS
+
+        return TOOLS
+
+
+CLIENT = NativeClient()

@@ -1,0 +1,33 @@
+"""Facts about Pi."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sessiontree.dialects.client import Client
+from sessiontree.dialects.texts import NATIVE_TEXTS
+
+if TYPE_CHECKING:
+    from sessiontree.dialects.tool_table import ToolTable
+
+
+class PiClient(Client):
+    name = "Pi"
+    applies_context_edits = True
+    knows_all_roles = True
+    texts = NATIVE_TEXTS
+
+    @property
+    def trailing_types(self) -> frozenset[str]:
+        from sessiontree.dialects.pi.encoder import TRAILING_TYPES
+
+        return TRAILING_TYPES
+
+    @property
+    def tools(self) -> ToolTable:
+        from sessiontree.dialects.pi.tools import TOOLS
+
+        return TOOLS
+
+
+CLIENT = PiClient()

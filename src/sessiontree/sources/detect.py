@@ -1,0 +1,80 @@
+"""Find the dialect of a session by its first lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sessiontree import plugins
+from sessiontree.dialects import DEFAULT_DIALECT
+from sessiontree.dialects.contract import CERTAIN, Dialect
+from sessiontree.dialects.storage import Joined, LineFile, Rows
+from sessiontree.errors import NotASessionError, SessionTreeError
+from sessiontree.sources.lines_store import damage_of
+from sessiontree.sources.open import open_source
+from sessiontree.stores.contract import SessionRef, read_bytes
+from sessiontree.stores.file import FileStore
+from sessiontree.stores.repositories import open_repository
+
+_HEAD_BYTES = 64 * 1024
+_CONFIDENT = 20
+
+
+def detect(head: bytes, location: str) -> Dialect:
+    """Find the dialect with the highest score for the first lines; if all scores are low, the path decides."""
+    return _detect(lambda dialect: dialect.recognize(head), location)
+
+
+def detect_source(ref: SessionRef) -> Dialect:
+    """Find the dialect of a session in a file, whether it stores lines or not."""
+    head = read_bytes(FileStore(ref.name), 0, _HEAD_BYTES)
+    return _detect(lambda dialect: _score(dialect, head, ref), ref.name)
+
+
+def detect_stored(ref: SessionRef) -> Dialect:
+    """Find the dialect of a session in a repository."""
+    return detect(read_bytes(open_repository(ref.home).open(ref), 0, _HEAD_BYTES), str(ref))
+
+
+def _detect(score_of: Callable[[Dialect], int], location: str) -> Dialect:
+    dialects: list[Dialect] = []
+    scores: dict[str, int] = {}
+    # Dialects of other packages come first, so that they can claim a file. Of ours, native comes first: its header is
+    # unmistakable, and then no other dialect has to be loaded.
+    for name in sorted(
+        plugins.names("dialects"), key=lambda name: (plugins.is_ours("dialects", name), name != DEFAULT_DIALECT)
+    ):
+        dialect: Dialect = plugins.load("dialects", name)
+        score = scores[dialect.name] = score_of(dialect)
+        if score >= CERTAIN:
+            return dialect
+        dialects.append(dialect)
+    best = max(dialects, key=lambda dialect: scores[dialect.name])
+    if scores[best.name] == 0:
+        raise NotASessionError(not_a_session(location))
+    if scores[best.name] < _CONFIDENT:
+        by_folder = [
+            dialect for dialect in dialects if any(folder in location for folder in dialect.traits.path_markers)
+        ]
+        return by_folder[0] if by_folder else best
+    return best
+
+
+def not_a_session(location: str, head: bytes = b"") -> str:
+    """The message for a file without a session; it names the damage if the first line reports one."""
+    reason = damage_of(head)
+    if reason:
+        return f"{location}: {reason}; the file was not touched"
+    return f"{location} line 1 byte 0: not a session in a known format; the file was not touched"
+
+
+def _score(dialect: Dialect, head: bytes, ref: SessionRef) -> int:
+    """The score of a dialect: of the file's first bytes or, if it does not store lines, of the first lines in it."""
+    storage = dialect.storage(ref.name)
+    if isinstance(storage, LineFile | Joined):
+        return 0 if ref.item else dialect.recognize(head)
+    if isinstance(storage, Rows) != bool(ref.item):
+        return 0
+    try:
+        return dialect.recognize(read_bytes(open_source(ref, dialect), 0, _HEAD_BYTES))
+    except SessionTreeError:
+        return 0

@@ -1,0 +1,36 @@
+"""Find the sessions in files that no library lists."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from sessiontree import plugins
+from sessiontree.dialects.contract import Locations
+from sessiontree.dialects.storage import Rows
+from sessiontree.sources.items import iter_items
+from sessiontree.stores.contract import SessionRef
+
+
+def iter_sessions(path: str) -> Iterator[SessionRef]:
+    """The sessions in a file or, sorted by name, in a folder and all folders below it."""
+    dialects: list[Locations] = [plugins.load("dialects", name) for name in plugins.names("dialects")]
+    if not os.path.isdir(path):
+        yield from _iter_file(os.path.abspath(path), dialects)
+        return
+    endings = tuple({ending for dialect in dialects for ending in dialect.traits.session_names})
+    for folder, folders, names in os.walk(path):
+        folders.sort()
+        for name in sorted(names):
+            if name.endswith(endings):
+                yield from _iter_file(os.path.join(folder, name), dialects)
+
+
+def _iter_file(path: str, dialects: list[Locations]) -> Iterator[SessionRef]:
+    """The file itself, or each session in it if a dialect knows it as one that contains several."""
+    for dialect in dialects:
+        storage = dialect.storage(path) if path.endswith(dialect.traits.session_names) else None
+        if isinstance(storage, Rows):
+            yield from (stat.ref for stat in iter_items(path, storage, 0, dialect.name))
+            return
+    yield SessionRef(path)

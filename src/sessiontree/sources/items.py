@@ -1,0 +1,62 @@
+"""The sessions in a file that contains several, with what is known of them without reading them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import Any
+
+from sessiontree.dialects.storage import Rows
+from sessiontree.errors import StoreError
+from sessiontree.sources.database import open_database
+from sessiontree.stores.contract import SessionRef, SessionStat
+
+_INTEGER = 1 << 63
+
+
+def iter_items(path: str, storage: Rows, changed: int, dialect: str) -> Iterator[SessionStat]:
+    """List the sessions of a database that was changed at this time in nanoseconds; `StoreError` if it is damaged."""
+    with open_database(path) as database:
+        cursor = database.execute(storage.sessions)
+        columns = [name for name, *_ in cursor.description]
+        if "item" not in columns:
+            raise StoreError(f"{path}: the query for sessions has no column 'item'")
+        for values in cursor:
+            row = dict(zip(columns, values, strict=True))
+            if row["item"] is not None:
+                yield _stat(path, row, changed, dialect)
+
+
+def has_item(database: sqlite3.Connection, storage: Rows, item: str) -> bool:
+    sql = f"SELECT 1 FROM ({storage.sessions}) WHERE CAST(item AS TEXT) = ?"  # noqa: S608 - the dialect's own query
+    return database.execute(sql, (item,)).fetchone() is not None
+
+
+def _stat(path: str, row: dict[str, Any], changed: int, dialect: str) -> SessionStat:
+    name, parent = str(row["item"]), row.get("parent")
+    if "modified" in row or "stamp" in row:  # else every write to the database may have changed the session
+        changed = 1_000_000 * _count(row.get("modified"))
+    return SessionStat(
+        SessionRef(path, "", name),
+        name,
+        _count(row.get("size")),
+        changed,
+        _number(row.get("stamp")),
+        dialect,
+        "subagent" if row.get("kind") == "subagent" else "session",
+        None if parent is None else SessionRef(path, "", str(parent)),
+    )
+
+
+def _number(value: object) -> int:
+    """A number that differs if the value differs."""
+    if value is None:
+        return 0
+    if isinstance(value, int) and -_INTEGER <= value < _INTEGER:
+        return value
+    return int.from_bytes(blake2b(repr(value).encode("utf-8", "replace"), digest_size=7).digest())
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and 0 <= value < _INTEGER // 1_000_000 else 0

@@ -1,0 +1,124 @@
+"""A session whose history begins in an earlier file."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from sessiontree.dialects.contract import Dialect
+from sessiontree.dialects.storage import EarlierPart, Joined
+from sessiontree.sources.lines_store import damage_line
+from sessiontree.stores.contract import SessionStore, read_bytes
+from sessiontree.stores.file import FileStore
+from sessiontree.stores.memory import MemoryStore
+from sessiontree.stores.read_only import ReadOnlyStore
+
+_HEAD_BYTES = 64 * 1024
+_MOST_PARTS = 64
+
+
+class _Part(Struct, frozen=True):
+    store: SessionStore
+    start: int
+    end: int
+
+
+class JoinedStore(ReadOnlyStore):
+    """Parts of earlier files and the whole last file. New lines of the last file are visible as it grows."""
+
+    def __init__(self, last: SessionStore, parts: list[_Part], after: int) -> None:
+        self.ref = last.ref
+        self.location = last.location
+        self._last = last
+        self._after = after
+        self._parts = parts
+        self._before = sum(part.end - part.start for part in parts)
+
+    def exists(self) -> bool:
+        return self._last.exists()
+
+    def size(self) -> int:
+        return self._before - self._after + self._last.size()
+
+    def readinto(self, offset: int, buffer: memoryview) -> int:
+        for part in self._parts:
+            if offset < part.end - part.start:
+                return part.store.readinto(part.start + offset, buffer[: part.end - part.start - offset])
+            offset -= part.end - part.start
+        return self._last.readinto(self._after + offset, buffer)
+
+    def close(self) -> None:
+        self._last.close()
+        for part in self._parts:
+            part.store.close()
+
+
+def open_joined(path: str, dialect: Dialect, storage: Joined) -> SessionStore:
+    """Open a file together with the files it continues; just the file if it continues none."""
+    last = FileStore(path)
+    head = read_bytes(last, 0, _HEAD_BYTES)
+    try:
+        earlier = storage.earlier(path, head)
+        if earlier is None:
+            return last
+        after = min(max(earlier.after, 0), last.size())
+    except Exception as error:  # noqa: BLE001 - the dialect's function may fail in any way on a damaged file
+        return JoinedStore(last, [_damaged(error)], 0)
+    parts = [_Part(last, 0, after), *_iter_parts(earlier, dialect, storage, [path])]
+    return JoinedStore(last, [part for part in parts if part.end > part.start], after)
+
+
+def _iter_parts(earlier: EarlierPart, dialect: Dialect, storage: Joined, seen: list[str]) -> Iterator[_Part]:
+    """The part of an earlier file, after the parts of files that it continues in turn."""
+    try:
+        path = _find_file(earlier, seen)
+        store = FileStore(path)
+        head = read_bytes(store, 0, _HEAD_BYTES)
+        # The content of a session names this file. Only another session may be read, never an arbitrary file.
+        if not dialect.recognize(head):
+            raise ValueError(f"the earlier part {path} is not a session of the same format")
+        end = store.size()
+        if not 0 <= earlier.start <= earlier.end <= end:
+            raise ValueError(f"the earlier part {path} has {end} bytes, but the session uses {earlier.end} of them")
+        before = storage.earlier(path, head)
+    except Exception as error:  # noqa: BLE001 - as above; the numbers and names come from the file, too
+        yield _damaged(error)
+        return
+    start = earlier.start
+    if before is not None:
+        after = min(max(before.after, start), earlier.end)
+        yield _Part(store, start, after)
+        yield from _iter_parts(before, dialect, storage, [*seen, path])
+        start = after
+    yield _Part(store, start, earlier.end)
+
+
+def _damaged(error: Exception) -> _Part:
+    line = damage_line(error)
+    return _Part(MemoryStore(line), 0, len(line))
+
+
+def _find_file(earlier: EarlierPart, seen: list[str]) -> str:
+    path = os.path.join(earlier.folder, earlier.name)
+    if not os.path.isfile(path):
+        found = [found for found in _iter_files(earlier.folder) if found.endswith(earlier.name)]
+        if len(found) != 1:
+            problem = "is missing" if not found else f"may be any of {len(found)} files"
+            raise ValueError(f"the earlier part {path} {problem}")
+        path = found[0]
+    path = os.path.realpath(path)
+    if path in map(os.path.realpath, seen):
+        raise ValueError(f"the earlier part {path} continues the session itself")
+    if len(seen) >= _MOST_PARTS:
+        raise ValueError(f"more than {_MOST_PARTS} earlier parts")
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise ValueError(f"the earlier part {path} is not a file")
+    return path
+
+
+def _iter_files(folder: str) -> Iterator[str]:
+    for here, _, names in os.walk(folder):
+        yield from (os.path.join(here, name) for name in names)

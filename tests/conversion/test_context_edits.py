@@ -1,0 +1,92 @@
+"""Text that an edit removed from the context in Pi never reaches another client."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sessiontree
+from sessiontree.conversion.convert import convert
+from sessiontree.core.messages import message_text
+
+TIME = "2026-03-01T00:00:00.000Z"
+USAGE = {"input": 1, "output": 1, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 2, "cost": {"total": 0.1}}
+
+
+def line(kind: str, id: str, parent: str | None, **fields: Any) -> dict[str, Any]:
+    return {"type": kind, "id": id, "parentId": parent, "timestamp": TIME, **fields}
+
+
+def message(id: str, parent: str | None, role: str, text: str) -> dict[str, Any]:
+    own = {"provider": "anthropic", "model": "m", "usage": USAGE, "stopReason": "stop"} if role == "assistant" else {}
+    content = [{"type": "text", "text": text}]
+    return line("message", id, parent, message={"role": role, "content": content, "timestamp": 1, **own})
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "pi.jsonl"
+    lines = [
+        {"type": "session", "version": 3, "id": "s" * 36, "timestamp": TIME, "cwd": "/p", "sessiontreeFor": "pi"},
+        message("00000001", None, "user", "Q1"),
+        message("00000002", "00000001", "assistant", "A1 SECRET"),
+        message("00000003", "00000002", "user", "Q2 HIDDEN"),
+        message("00000004", "00000003", "assistant", "A2"),
+        line("context_edit", "00000005", "00000004", targetId="00000002", replacement={"content": "A1 [redacted]"}),
+        line("context_edit", "00000006", "00000005", targetId="00000003", replacement=None),
+        message("00000007", "00000006", "user", "Q3"),
+    ]
+    path.write_text("".join(json.dumps(each) + "\n" for each in lines))
+    return path
+
+
+def converted(path: Path, to: str, branch: Any = "all") -> tuple[Path, list[str]]:
+    target = path.with_name(f"{path.stem}-{to}.jsonl")
+    with sessiontree.open(str(path)) as session:
+        result = convert(session, to, branch=branch)
+        target.write_bytes(b"".join(result.lines))
+        return target, [note.what for note in result.report.notes]
+
+
+def sent(path: Path, dialect: str | None = None) -> list[str]:
+    with sessiontree.open(str(path), dialect=dialect) as session:
+        return [message_text(each) for each in session.context().messages]
+
+
+@pytest.mark.parametrize("branch", ["active", "all"])
+@pytest.mark.parametrize("target", ["claude", "omp", "neovate"])
+def test_a_target_without_edits_gets_the_edited_messages(source: Path, target: str, branch: str) -> None:
+    path, notes = converted(source, target, branch)
+    assert sent(path, target) == ["Q1", "A1 [redacted]", "A2", "Q3"]
+    assert "edited messages" in notes
+    for text in path.read_text().splitlines():
+        fields = json.loads(text)
+        for name in ("sessiontree", "entry"):
+            fields.pop(name, None)
+        assert "SECRET" not in json.dumps(fields)
+        assert "HIDDEN" not in json.dumps(fields)
+
+
+@pytest.mark.parametrize("between", ["claude", "omp", "neovate"])
+def test_converting_back_restores_the_originals_and_the_edits(source: Path, between: str) -> None:
+    path, _ = converted(source, between)
+    back, notes = converted(path, "pi")
+    assert "edited messages" not in notes
+    assert sent(back, "pi") == sent(source, "pi") == ["Q1", "A1 [redacted]", "A2", "Q3"]
+    with sessiontree.open(str(back)) as session:
+        assert message_text(session.entry("00000002").message) == "A1 SECRET"  # type: ignore[union-attr]
+        assert message_text(session.entry("00000003").message) == "Q2 HIDDEN"  # type: ignore[union-attr]
+
+
+def test_an_empty_branch_summary_is_not_sent_by_claude_code(source: Path) -> None:
+    with source.open("a") as file:
+        file.write(json.dumps(line("branch_summary", "00000008", "00000007", fromId="root", summary="")) + "\n")
+        file.write(json.dumps(message("00000009", "00000008", "user", "Q4")) + "\n")
+    path, _ = converted(source, "claude")
+    assert sent(path, "claude") == ["Q1", "A1 [redacted]", "A2", "Q3", "Q4"]
+    back, _ = converted(path, "pi")
+    with sessiontree.open(str(back)) as session:
+        assert "branch_summary" in session.journal.types

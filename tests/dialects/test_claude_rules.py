@@ -1,0 +1,88 @@
+"""Claude Code's rules on resume, measured: what client 2.1.325 sent for small transcripts.
+
+Each line of `measured.txt` is a case: a transcript without the fields that do not matter, and what was sent.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sessiontree.providers import render
+from sessiontree.session.open import open_store
+from sessiontree.stores.memory import MemoryStore
+
+CORPUS = Path(__file__).parent.parent / "corpus" / "claude-rules"
+MEASURED = [json.loads(line) for line in (CORPUS / "measured.txt").read_text().splitlines()]
+GOLDENS = sorted(CORPUS.glob("*.answers.txt"))
+
+ORPHANED = "U:[Orphaned tool result removed due to con"
+"""The client's own text for a result at the very beginning; ours is the same as elsewhere."""
+
+ATTACHED = "U:The file "
+"""Our text for an attached file, which the client sends as a reminder; the answers have no reminders."""
+
+
+def sent_by_us(transcript: bytes) -> list[str]:
+    messages = render(open_store(MemoryStore(transcript)).context().messages, "anthropic").messages
+    return [outline_of(message["role"], block) for message in messages for block in blocks_in(message["content"])]
+
+
+def blocks_in(content: Any) -> list[dict[str, Any]]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def outline_of(role: str, block: dict[str, Any]) -> str:
+    sender = role[0].upper()
+    match block["type"]:
+        case "text":
+            return f"{sender}:{block['text'][:40]}"
+        case "tool_use":
+            return f"{sender}:use {block['id']}"
+        case "tool_result":
+            return f"{sender}:{'err' if block.get('is_error') else 'result'} {block['tool_use_id']}"
+        case kind:
+            return f"{sender}:{kind}"
+
+
+def without_open_calls(outline: list[str]) -> list[str]:
+    """Leave out calls without a result, which we keep on purpose, and sort the results of each turn."""
+    stripped = [part.strip() for part in outline]
+    results = {part.removeprefix("U:result ") for part in stripped if part.startswith("U:result ")}
+    kept = [
+        part
+        for part in stripped
+        if not part.startswith("U:err ")
+        and not (part.startswith("A:use ") and part.removeprefix("A:use ") not in results)
+    ]
+    found: list[str] = []
+    for part in kept:
+        at = len(found)
+        while part.startswith("U:result ") and at and found[at - 1].startswith("U:result ") and found[at - 1] > part:
+            at -= 1
+        found.insert(at, "U:(no content)" if part == ORPHANED else part)
+    return found
+
+
+@pytest.mark.parametrize("case", MEASURED, ids=lambda case: case["name"])
+def test_a_transcript_is_read_as_the_client_reads_it(case: dict[str, Any]) -> None:
+    transcript = b"".join(json.dumps(line).encode() + b"\n" for line in case["lines"])
+    assert without_open_calls(sent_by_us(transcript)) == without_open_calls(case["sent"])
+
+
+@pytest.mark.parametrize("answers", GOLDENS, ids=lambda answers: answers.name.removesuffix(".answers.txt"))
+def test_a_golden_is_read_as_the_client_reads_it(answers: Path) -> None:
+    (measured,) = [line for line in answers.read_text().splitlines() if line.startswith("Claude Code")]
+    sent = [part[:42] for part in measured.partition(": ")[2].split(" | ")]
+    transcript = (CORPUS / answers.name.replace(".answers.txt", ".jsonl")).read_bytes()
+    # The recorded answers do not distinguish results from the client's notes about missing ones.
+    ours = [part.replace("U:err ", "U:result ") for part in sent_by_us(transcript)]
+    assert [part for part in ours if not part.startswith(ATTACHED)] == sent
+
+
+def test_every_kind_of_case_was_recorded() -> None:
+    assert len(MEASURED) > 100
+    assert len(GOLDENS) == 7
