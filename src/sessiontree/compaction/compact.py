@@ -18,7 +18,7 @@ from sessiontree.compaction.cut_point import KEEP_RECENT, Cut, Parts, find_cut, 
 from sessiontree.compaction.hooks import Cancel, Hook, PendingSummary, SuppliedSummary
 from sessiontree.compaction.policies import RESERVE, Policy, Reserve, Window
 from sessiontree.compaction.prompts import TURN_HEADING
-from sessiontree.compaction.sections import without_file_lists
+from sessiontree.compaction.sections import short_summary, without_file_lists
 from sessiontree.compaction.strategies import REPLACE, Strategy, find_strategy
 from sessiontree.compaction.summarizers import Request, Summarizer, Summary, add_usage, find_summarizer
 from sessiontree.compaction.token_estimate import MEASURED, PI, Estimator, estimated_size
@@ -315,6 +315,8 @@ def _fields(
     session: Session, plan: CompactionPlan, summary: Summary, details: Any, supplied: SuppliedSummary | None
 ) -> dict[str, Any]:
     fields: dict[str, Any] = {"summary": summary.text}
+    if session.dialect.traits.has_short_summaries and (short := short_summary(summary.text)):
+        fields["shortSummary"] = short
     if plan.first_kept is not None:
         fields["firstKeptEntryId"] = plan.first_kept
     fields["tokensBefore"] = plan.tokens_before
