@@ -107,6 +107,29 @@ def test_a_prompt_is_added_to_the_history(tmp_path: Path) -> None:
     assert typed.cwd == str(tmp_path / "project")
 
 
+def test_an_exception_in_a_model_ends_the_run_and_not_the_app(tmp_path: Path) -> None:
+    class Faulty(ScriptedModel):
+        async def stream(self, request: Any, /) -> Any:
+            async for event in super().stream(request):
+                yield event
+                if len(request.messages) == 1:
+                    raise ZeroDivisionError("in the model")
+
+    desk = Desk(tmp_path, model=Faulty([turn("Half."), turn("Whole.")]))
+
+    async def scene() -> None:
+        failed = (await desk.say("One"))[-1]
+        assert isinstance(failed, AgentEnd)
+        assert (failed.reason, failed.why) == ("error", "ZeroDivisionError: in the model")
+        assert desk.controller.run is None
+        done = (await desk.say("Two"))[-1]
+        assert isinstance(done, AgentEnd)
+        assert (done.reason, done.text) == ("done", "Whole.")
+
+    go(scene())
+    check_is_sound(desk.controller.session)
+
+
 def test_selecting_a_prompt_goes_before_it_and_returns_its_text(tmp_path: Path) -> None:
     desk = Desk(tmp_path, turn("One."), turn("Two."), turn("Other."))
 

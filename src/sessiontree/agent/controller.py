@@ -431,6 +431,7 @@ class Controller:
         """Send a prompt, or continue with None; yields the events of the run, and updates the state.
 
         `pending` decides on calls that an earlier run left without a result. Leaving the loop interrupts the run.
+        An exception in a model or a hook ends the run, not the app: the events report it like any other failure.
         """
         self._check_idle()
         if self._session is None:
@@ -464,9 +465,16 @@ class Controller:
                 apply_event(self.store, session, event)
                 self.store.set(queued=len(current.undelivered) if self._run is current else 0)
                 yield event
+        except Exception as error:
+            if error is not current.bug:
+                raise
         finally:
             current.interrupt("the run was interrupted")
-            await current.finish()
+            try:
+                await current.finish()
+            except Exception as error:
+                if error is not current.bug:
+                    raise
             self._on_end(current)
             if current.end is not None:
                 apply_event(self.store, session, current.end)

@@ -192,6 +192,8 @@ class Run:
         self._has_counted = False
         self.end: AgentEnd | None = None
         """How it ended; None while it runs."""
+        self.bug: Exception | None = None
+        """An exception that is not ours: of a model, a hook or this package. Iterating and `finish` raise it."""
 
     # For the consumer
 
@@ -310,6 +312,7 @@ class Run:
             self._channel.push(Failed(type(error).__name__, why))
         except Exception as error:  # a bug here, in a model or in a hook: raised, but after the session is settled
             why = f"{type(error).__name__}: {error}"
+            self.bug = error
             self._channel.push(Failed(type(error).__name__, why))
             raise
         finally:
