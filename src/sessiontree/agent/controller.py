@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
-from sessiontree.agent.approval import Approvals, Approver
+from sessiontree.agent.approval import Approvals, Approver, CompactionConsent
 from sessiontree.agent.async_bridge import in_background, in_thread, uncancelled
 from sessiontree.agent.events import AgentEnd, Event
 from sessiontree.agent.limits import Limits
@@ -33,6 +33,7 @@ from sessiontree.branches.summarize import SummaryOptions
 from sessiontree.conversion.fork import fork
 from sessiontree.core.entries import CONTEXT_TYPES, ApprovalMode, CustomMessage, Entry, MessageEntry
 from sessiontree.core.messages import User, text_of
+from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.errors import NotFoundError, SessionTreeError, StoreError, UsageError
 from sessiontree.library import Library
 from sessiontree.library.partial_reader import session_title
@@ -128,6 +129,7 @@ class Controller:
         self._mask = Mask(environment)
         self._session: Session | None = None
         self._pastes = Pastes()
+        self._consent = CompactionConsent()
         self._run: Run | None = None
         self._occupied_by: str | None = None
 
@@ -236,6 +238,7 @@ class Controller:
         readable = (outputs,) if isinstance(outputs, str) else ()
         self.workspace = Workspace(self.cwd, self.workspace.added, guarded=(self.home,), readable=readable)
         self._pastes = Pastes(session.config)
+        self._consent = CompactionConsent()
         fresh["usage"] = await in_thread(session.usage)
         if self._recorded[0] is not None and not self._keeps_model and self._can_be_opened(self._recorded[0]):
             fresh["model"] = self._recorded[0]
@@ -457,6 +460,7 @@ class Controller:
             limits=self._limits,
             pending=pending,
             summarizer=summarizer_for(self.settings),
+            consent=None if session.dialect.name == DEFAULT_DIALECT else self._consent,
         )
         try:
             async for event in current:
