@@ -1,0 +1,131 @@
+"""Generated sessions: the real programs read as many as wanted, and each must rebuild our history.
+
+A session is made from an integer seed, so a difference can be made again. It is reduced to the lines that it needs, and
+saved.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from acceptance import transcripts
+from acceptance.cases import Case, Outcome, try_case
+from acceptance.programs import Name, folder
+from acceptance.sources import Source
+
+MAX_REDUCED = 5
+"""Number of differing sessions that are reduced: each takes dozens of runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generator:
+    """How the sessions of a program are made from a seed, and how many by default."""
+
+    generate: Callable[[int], bytes]
+    count: int
+    edit: Callable[[Path, int], None] | None = None
+    """Changes a generated session with our own operations. Every second session is changed."""
+
+    def write(self, seed: int, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(self.generate(seed))
+        if self.edit is not None and seed % 2:
+            self.edit(path, seed)
+
+
+GENERATORS: dict[Name, Generator] = {
+    "claude": Generator(transcripts.generate, 500),
+}
+
+
+def try_generated(program: Name, scratch: Path, *, count: int | None, seed: int, workers: int) -> list[Outcome]:
+    """Let a program read generated sessions; the differing ones are reduced and saved."""
+    generator = GENERATORS[program]
+    seeds = range(seed, seed + (generator.count if count is None else count))
+    _log(f"{program}: {len(seeds)} generated sessions, seeds {seeds.start} to {seeds.stop - 1}")
+    with ThreadPoolExecutor(workers) as pool:
+        tried = pool.map(lambda seed: _try_seed(program, generator, seed, scratch), seeds)
+        outcomes = list(_show_progress(program, tried, len(seeds)))
+    differing = [outcome for outcome in outcomes if outcome.status == "differs"]
+    for number, outcome in enumerate(differing):
+        _save(outcome, scratch / "reduced", reduced=number < MAX_REDUCED)
+    return outcomes
+
+
+def random_seed() -> int:
+    return random.SystemRandom().randrange(1_000_000_000)
+
+
+def _try_seed(program: Name, generator: Generator, seed: int, scratch: Path) -> Outcome:
+    path = scratch / program / "generated" / f"seed-{seed}.jsonl"
+    generator.write(seed, path)
+    return _try_file(program, path, scratch / program / f"seed-{seed}")
+
+
+def _try_file(program: Name, path: Path, run: Path) -> Outcome:
+    case = Case(Source(program, path), program)
+    try:
+        return try_case(case, run)
+    except Exception as error:  # noqa: BLE001 - a session that breaks must not hide how the others end
+        return Outcome(case, "differs", f"{type(error).__name__}: {error}")
+    finally:
+        shutil.rmtree(run, ignore_errors=True)
+
+
+def _show_progress(program: Name, outcomes: Iterator[Outcome], count: int) -> Iterator[Outcome]:
+    differing = 0
+    for number, outcome in enumerate(outcomes, 1):
+        if outcome.status == "differs":
+            differing += 1
+            _log(f"{program}: {outcome.case.source.path.stem} differs")
+        if number % 25 == 0 or number == count:
+            _log(f"{program}: {number} of {count}, {differing} differ")
+        yield outcome
+
+
+def _save(outcome: Outcome, scratch: Path, *, reduced: bool) -> None:
+    path, program = outcome.case.source.path, outcome.case.program
+    saved = folder() / "differences" / program / path.name
+    saved.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(path, saved)
+    _log(f"Saved {saved}")
+    if reduced:
+        copy = scratch / program / path.name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        runs = 0
+
+        def differs(lines: Sequence[bytes]) -> bool:
+            nonlocal runs
+            runs += 1
+            copy.write_bytes(b"".join(lines))
+            return _try_file(program, copy, copy.with_suffix(f".{runs}")).status == "differs"
+
+        lines = _reduce(path.read_bytes().splitlines(keepends=True), differs)
+        short = saved.with_suffix(".reduced.jsonl")
+        short.write_bytes(b"".join(lines))
+        _log(f"Reduced to {len(lines)} lines: {short}")
+
+
+def _reduce(lines: list[bytes], differs: Callable[[Sequence[bytes]], bool]) -> list[bytes]:
+    """Leave out lines, half of them at once at first, as long as the rest still differs."""
+    size = len(lines) // 2
+    while size:
+        at = 0
+        while at < len(lines):
+            shorter = lines[:at] + lines[at + size :]
+            if shorter and differs(shorter):
+                lines = shorter
+            else:
+                at += size
+        size //= 2
+    return lines
+
+
+def _log(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
