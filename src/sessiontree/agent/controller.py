@@ -7,6 +7,7 @@ Changes of model, thinking level and mode are accepted, and written before the n
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
@@ -15,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 from msgspec import Struct
 
 from sessiontree.agent.approval import Approvals, Approver
-from sessiontree.agent.async_bridge import in_background, in_thread, uncancelled
+from sessiontree.agent.async_bridge import LoopCalls, in_background, in_thread, uncancelled
 from sessiontree.agent.events import AgentEnd, Event
 from sessiontree.agent.limits import Limits
 from sessiontree.agent.live_context import live_context_of
@@ -27,25 +28,26 @@ from sessiontree.agent.tool_calls import PendingDecision, pending_calls
 from sessiontree.agent.tool_output import remove_spill_of_draft, spill_target
 from sessiontree.agent.tools.base import ToolContext, Tools, load_tools
 from sessiontree.agent.workspace import Workspace
-from sessiontree.branches.leave import leave
+from sessiontree.branches.leave import LeaveResult, leave
 from sessiontree.branches.open_files import Writer, find_writers
-from sessiontree.branches.summarize import SummaryOptions
+from sessiontree.branches.summarize import SummaryOptions, budget_of
+from sessiontree.compaction.summarizers import Summarizer
 from sessiontree.conversion.fork import fork
 from sessiontree.core.entries import CONTEXT_TYPES, ApprovalMode, CustomMessage, Entry, MessageEntry
-from sessiontree.core.messages import User, text_of
-from sessiontree.errors import NotFoundError, SessionTreeError, StoreError, UsageError
+from sessiontree.core.messages import Assistant, User, text_of
+from sessiontree.errors import NotFoundError, SessionTreeError, StoreError, SummaryError, UsageError
 from sessiontree.library import Library
 from sessiontree.library.partial_reader import session_title
 from sessiontree.library.summary import cut_at_word
-from sessiontree.models import Model, ThinkingLevel, open_model
-from sessiontree.models.model_summarizer import summarizer_for
+from sessiontree.models import Model, Request, ThinkingLevel, open_model
+from sessiontree.models.model_summarizer import request_and_close, summarizer_for
 from sessiontree.paths import home as default_home
 from sessiontree.search.prompt_spool import remember
 from sessiontree.secrets.environment import Mask
 from sessiontree.session.open import create
 from sessiontree.session.open import open as open_session
 from sessiontree.session.session import Session
-from sessiontree.settings import Settings
+from sessiontree.settings import Retry, Settings
 from sessiontree.stores.repositories import find_ref
 
 T = TypeVar("T")
@@ -70,6 +72,8 @@ class Selected(Struct, frozen=True):
     """The prompt that was returned to the input for editing."""
     summary: str | None = None
     """The entry with the summary of the branch that was left."""
+    reports: tuple[str, ...] = ()
+    """Problems with that summary."""
 
 
 class Outcome(Protocol):
@@ -130,6 +134,7 @@ class Controller:
         self._pastes = Pastes()
         self._run: Run | None = None
         self._occupied_by: str | None = None
+        self._calls = LoopCalls()
 
     @property
     def state(self) -> State:
@@ -289,20 +294,22 @@ class Controller:
         self._check_idle()
         session = self.session
         leaf, text = (None, None) if entry is None else _target_of(session, session.find_entry(entry))
-        written = await self._move(leaf, summary)
+        left = await self._move(leaf, summary)
         await self._update_state(text)
-        return Selected(session.leaf, text, written)
+        return Selected(session.leaf, text, left.entry, left.reports)
 
-    async def _move(self, leaf: str | None, summary: bool | str) -> str | None:
-        """Move to a leaf; returns the id of the summary entry, if one was written."""
+    async def _move(self, leaf: str | None, summary: bool | str) -> LeaveResult:
+        """Move to a leaf, with a summary of the branch being left if one is wanted."""
         session = self.session
         if summary:
             focus = summary if isinstance(summary, str) else self.settings.branch_summary.instructions
-            ask = SummaryOptions(focus, summarizer=summarizer_for(self.settings))
-            return (await in_background(leave, session, leaf, ask)).entry
+            budget = budget_of(self.settings.branch_summary.reserve_tokens)
+            ask = SummaryOptions(focus, summarizer=self.summarizer(), budget=budget)
+            return await self._in_background(leave, session, leaf, ask)
+        left = LeaveResult(session.leaf, leaf)
         if leaf != session.leaf:
             await in_thread(session.move, leaf)
-        return None
+        return left
 
     async def branch(self, at: str | None = None, label: str | None = None) -> str | None:
         """Start a branch at an entry (default: the current one), and label that entry; returns it."""
@@ -314,9 +321,9 @@ class Controller:
     async def switch(self, wanted: str, *, summary: bool | str = False) -> Selected:
         """Switch to another branch, by the id or label of an entry. `summary` as for `select`."""
         self._check_idle()
-        written = await self._move(self.session.find_entry(wanted), summary)
+        left = await self._move(self.session.find_entry(wanted), summary)
         await self._update_state()
-        return Selected(self.session.leaf, summary=written)
+        return Selected(self.session.leaf, None, left.entry, left.reports)
 
     def fork_points(self) -> list[ForkPoint]:
         """The prompts on the current branch, newest first."""
@@ -340,9 +347,29 @@ class Controller:
     # Actions (`sessiontree.app.actions`)
 
     async def plan(self, make: Callable[[], T]) -> T:
-        """Plan an action without blocking the event loop."""
+        """Plan an action without blocking the event loop. A cancellation also ends requests for its summary."""
         self._check_idle()
-        return await in_background(make)
+        return await self._in_background(make)
+
+    async def _in_background(self, work: Callable[..., T], *arguments: Any) -> T:
+        try:
+            return await in_background(work, *arguments)
+        except asyncio.CancelledError:
+            await self._calls.stop()
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise SummaryError("the summary was interrupted; nothing was written") from None
+
+    def summarizer(self) -> Summarizer:
+        """The summarizer of the settings, by default the current model. It is called in threads."""
+        self._calls.start()
+        in_use = self.model if self.state.model is not None else None
+        return summarizer_for(self.settings, in_use, ask=self._ask, find_model=self._find_model)
+
+    def _ask(self, model: Model, request: Request, retry: Retry | None) -> Assistant:
+        # A model's connections belong to the event loop that it is used in.
+        return self._calls.run(request_and_close(model, request, retry))
 
     async def carry_out(self, plan: Doable[OutcomeT], *, prompt: str | None = None) -> OutcomeT:
         """Carry out an action on the session, and update the state.
@@ -455,7 +482,6 @@ class Controller:
             thinking=_level(self.state.thinking),
             limits=self._limits,
             pending=pending,
-            summarizer=summarizer_for(self.settings),
         )
         try:
             async for event in current:
@@ -502,9 +528,9 @@ class Controller:
         self.store.set(queued=len(self._run.undelivered), input="")
 
     def interrupt(self) -> bool:
-        """Interrupt the run in progress; returns whether there was one."""
+        """Interrupt the run in progress, or the request for a summary; returns whether there was one."""
         if self._run is None:
-            return False
+            return self._calls.cancel()
         self._run.interrupt()
         return True
 
@@ -559,6 +585,7 @@ class Controller:
         if self._run is not None:
             self._run.interrupt("the program is exiting")
             await self._run.finish()
+        await self._calls.stop()
         if self._session is not None:
             await in_thread(self._release, self._session)
         if self._model is not None:

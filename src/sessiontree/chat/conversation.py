@@ -219,7 +219,7 @@ class Conversation:
             self._controller.interrupt()
         elif self._command is not None:
             self._command.cancel()
-        else:
+        elif self._controller is None or not self._controller.interrupt():  # a summary that a /command waits for
             self.reader.interrupt()
 
     async def watch(self, exploration: Exploration, watching: LaneView) -> None:

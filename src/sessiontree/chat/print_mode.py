@@ -66,6 +66,8 @@ def _print_problem(event: Event, print_error: PrintError) -> None:
             print_error(one_line(f"attempt {event.attempt} failed, retrying in {event.delay:.0f} s: {event.error}"))
         case Compacting(stage="failed"):
             print_error(one_line(f"compaction failed: {event.error}"))
+        case Compacting(report=report) if report:
+            print_error(one_line(report))
         case ApprovalAnswered():
             print_error(one_line(f"not approved: {event.reply.reason} (--approval autoEdit or yolo allows more)"))
         case AgentEnd(reason="limit" | "interrupted"):
