@@ -257,6 +257,17 @@ def test_slash_label_labels_this_message_or_another_and_lists_labels(place: Plac
     assert f"{begun.first[:8]}  the question" in done.out
 
 
+def test_slash_label_after_a_change_of_model_thinking_or_mode_labels_a_message_that_the_tree_shows(place: Place) -> None:
+    begun = Begun(place)
+    model = scripted(place, turn("Three."))
+    done = begun.chat("/thinking high", "/mode autoEdit", f"/model {model}", "/label the end", "/tree", "")
+    assert begun.session().type_of(begun.session().leaf or "") == "mode_change"
+    assert begun.session().labels == {begun.two: "the end"}
+    assert re.search(r"Two\..*the end|the end.*Two\.", done.out)
+    begun.chat(f"/branch {begun.session().leaf} the start")
+    assert begun.session().labels == {begun.two: "the start"}
+
+
 def test_slash_name_sets_the_name_and_an_empty_name_removes_it(place: Place) -> None:
     begun = Begun(place)
     assert "· A better name\n" in begun.chat("/name A  better name").out

@@ -6,7 +6,7 @@ import pytest
 
 from sessiontree.core.messages import message_text
 from sessiontree.testing.model_server import ModelServer
-from tests.chat.terminals import Place, call, scripted, turn
+from tests.chat.terminals import Place, call, scripted, texts, turn
 
 MODELS = ["anthropic:claude-opus-5", "openai:gpt-5", "openai-chat:gpt-5"]
 
@@ -49,6 +49,13 @@ def test_piped_input_is_the_prompt_or_is_appended_to_it(place: Place) -> None:
     place.run("-p", "explain:", "--model", model, typed="from the pipe\n")
     texts = [message_text(session.context().messages[0]) for session in place.sessions()]
     assert texts == ["from the pipe", "explain:\n\nfrom the pipe"]
+
+
+def test_continuing_without_a_session_starts_one_and_reports_that(place: Place) -> None:
+    done = place.run("-c", "-p", "hello", "--model", scripted(place, turn("Hello.")))
+    assert (done.code, done.out) == (0, "Hello.\n")
+    assert "no session in this folder to continue; starting a new one" in done.err
+    assert texts(place.session()) == ["hello", "Hello."]
 
 
 def test_a_session_is_continued_in_place_or_in_a_copy(place: Place) -> None:

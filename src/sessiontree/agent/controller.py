@@ -33,7 +33,7 @@ from sessiontree.branches.open_files import Writer, find_writers
 from sessiontree.branches.summarize import SummaryOptions, budget_of
 from sessiontree.compaction.summarizers import Summarizer
 from sessiontree.conversion.fork import fork
-from sessiontree.core.entries import CONTEXT_TYPES, ApprovalMode, CustomMessage, Entry, MessageEntry
+from sessiontree.core.entries import CONTEXT_TYPES, CONVERSATION_TYPES, ApprovalMode, CustomMessage, Entry, MessageEntry
 from sessiontree.core.messages import Assistant, User, text_of
 from sessiontree.errors import NotFoundError, SessionTreeError, StoreError, SummaryError, UsageError
 from sessiontree.library import Library
@@ -314,8 +314,9 @@ class Controller:
     async def branch(self, at: str | None = None, label: str | None = None) -> str | None:
         """Start a branch at an entry (default: the current one), and label that entry; returns it."""
         selected = await self.select(at) if at is not None else Selected(self.session.leaf)
-        if label and selected.leaf is not None:
-            await self.label(label, selected.leaf)
+        target = _visible(self.session, selected.leaf)
+        if label and target is not None:
+            await self.label(label, target)
         return selected.leaf
 
     async def switch(self, wanted: str, *, summary: bool | str = False) -> Selected:
@@ -334,8 +335,8 @@ class Controller:
         ]
 
     async def label(self, text: str | None, entry: str | None = None) -> None:
-        """Label an entry (default: the current one); None removes the label."""
-        target = self.session.leaf if entry is None else self.session.find_entry(entry)
+        """Label an entry (default: the last message, command or summary); None removes the label."""
+        target = _visible(self.session, self.session.leaf) if entry is None else self.session.find_entry(entry)
         if target is None:
             raise UsageError("the session is empty: there is no entry to label")
         await in_thread(self.session.label, target, text)
@@ -636,6 +637,12 @@ def _target_of(session: Session, entry: str) -> tuple[str | None, str | None]:
     before = session.path_ids(entry)[:-1]
     has_messages = any(session.type_of(id) in CONTEXT_TYPES for id in before)  # not only a choice of model
     return (before[-1] if has_messages else None), _typed(session, entry)
+
+
+def _visible(session: Session, entry: str | None) -> str | None:
+    """The entry, or the nearest one before it that trees show: not a change of model, thinking level or mode."""
+    ids = session.path_ids(entry) if entry is not None else []
+    return next((id for id in reversed(ids) if session.type_of(id) in CONVERSATION_TYPES), None)
 
 
 def _typed(session: Session, entry: str) -> str:
