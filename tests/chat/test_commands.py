@@ -257,7 +257,9 @@ def test_slash_label_labels_this_message_or_another_and_lists_labels(place: Plac
     assert f"{begun.first[:8]}  the question" in done.out
 
 
-def test_slash_label_after_a_change_of_model_thinking_or_mode_labels_a_message_that_the_tree_shows(place: Place) -> None:
+def test_slash_label_after_a_change_of_model_thinking_or_mode_labels_a_message_that_the_tree_shows(
+    place: Place,
+) -> None:
     begun = Begun(place)
     model = scripted(place, turn("Three."))
     done = begun.chat("/thinking high", "/mode autoEdit", f"/model {model}", "/label the end", "/tree", "")

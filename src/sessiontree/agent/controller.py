@@ -237,6 +237,8 @@ class Controller:
         """Make another session the current one, with the model that last answered in it, if it can be opened."""
         fresh = await in_thread(self._describe, session)
         old, self._session = self._session, session
+        loop = asyncio.get_running_loop()
+        session.notify = lambda text: loop.call_soon_threadsafe(self._add_notice, text)
         outputs = spill_target(session)
         readable = (outputs,) if isinstance(outputs, str) else ()
         self.workspace = Workspace(self.cwd, self.workspace.added, guarded=(self.home,), readable=readable)
@@ -247,6 +249,10 @@ class Controller:
         self.store.set(**fresh, input=self._with_text(text))
         if old is not None and old is not session:
             await in_thread(self._release, old)
+
+    def _add_notice(self, text: str) -> None:
+        earlier = self.state.notice
+        self.store.set(notice=f"{earlier}; {text}" if earlier else text)
 
     def _release(self, session: Session) -> None:
         remove_spill_of_draft(session)

@@ -47,6 +47,8 @@ async def print_answer(
             if isinstance(event, AgentEnd):
                 end = event
             _print_problem(event, print_error)
+        if controller.state.notice:
+            print_error(one_line(controller.state.notice))
         assert end is not None
         is_kept = not options.in_memory and not controller.session.is_pending
         if format == "json":

@@ -39,7 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
-        "-c", "--continue", action="store_true", dest="continues", help="continue this folder's last session, or start one"
+        "-c",
+        "--continue",
+        action="store_true",
+        dest="continues",
+        help="continue this folder's last session, or start one",
     )
     which.add_argument(
         "-r", "--resume", metavar="SESSION", nargs="?", const="", help="resume a session; without SESSION, choose one"
