@@ -7,7 +7,6 @@ import json
 import pytest
 
 import sessiontree
-
 from sessiontree.core.messages import message_text
 from sessiontree.testing.model_server import ModelServer
 from tests.chat.terminals import Place, call, scripted, texts, turn
