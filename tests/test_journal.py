@@ -373,11 +373,12 @@ def test_a_number_that_is_not_before_the_compaction_keeps_nothing(index: object)
     assert texts(opened(v1(index))) == ["S", "q2"]
 
 
-def test_version_1_is_read_only_until_it_is_migrated() -> None:
+def test_version_1_is_migrated_by_the_first_write() -> None:
     session = opened(v1())
-    assert "migrate" in str(session.read_only)
-    with pytest.raises(ReadOnlyError):
-        session.append("user", "more")
+    assert (session.read_only, session.header.version) == (None, 1)
+    before = texts(session)
+    session.append("user", "more")
+    assert (session.header.version, texts(session)) == (3, [*before, "more"])
 
 
 # Entries

@@ -354,14 +354,38 @@ V1 = (
 )
 
 
-def test_an_old_file_is_read_without_changes_and_written_only_after_migrate(tmp_path: Path) -> None:
+def test_the_first_write_to_an_old_file_migrates_it_with_a_backup_and_one_notice(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "s.jsonl"
+    path.write_text(V1)
+    session = sessiontree.open(path)
+    ids, leaf, before = session.ids, session.leaf, texts(session.context())
+    branch = session.branch(ids[0])
+    with pytest.raises(NotFoundError):
+        session.append_entry({"type": "custom", "customType": "x"}, parent="nothing")
+    session.refresh()
+    assert path.read_text() == V1  # neither reading nor a write that fails migrates it
+    written = session.append("user", "more")
+    assert written.parent_id == leaf
+    assert branch.append("user", "another way").parent_id == ids[0]
+    session.label(ids[0], "first")
+    (backup,) = tmp_path.glob("*.bak")
+    assert backup.read_text() == V1
+    again = sessiontree.open(path)
+    assert (again.header.version, again.ids[: len(ids)]) == (3, ids)
+    assert texts(again.branch(written.id).context()) == [*before, "more"]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{path}: upgraded from version 1 to 3; the old file is {backup}"
+    ]
+
+
+def test_an_old_file_is_read_without_changes_and_migrated_on_request(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     path.write_text(V1)
     session = sessiontree.open(path)
     expected = texts(session.context())
     assert expected == ["S", "hook", "q2"]
-    with pytest.raises(ReadOnlyError, match="migrate"):
-        session.append("user", "x")
     assert path.read_text() == V1
     ids = session.ids
     backup = session.migrate()

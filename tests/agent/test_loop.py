@@ -57,6 +57,8 @@ from tests.agent.runs import (
 
 QUICK = Settings(retry=RetrySettings(attempts=2, first_delay=0.01))
 
+EXTRACTIVE = Settings(compaction=CompactionSettings(summarizer="extractive"))
+
 
 class Meeting:
     """A tool whose calls wait for each other."""
@@ -357,14 +359,15 @@ def test_overflow_causes_a_compaction_and_one_more_attempt(place: Workplace) -> 
     for number in range(30):
         place.session.append("user", f"Question {number}: " + "words " * 300)
         place.session.append("assistant", [{"type": "text", "text": f"Answer {number}."}], stopReason="stop")
-    model = ScriptedModel([ScriptTurn(error=ScriptError("overflow")), turn("It fits.")])
+    model = ScriptedModel([ScriptTurn(error=ScriptError("overflow")), turn("## Goal\n\n- Words."), turn("It fits.")])
     events = run_events(
         place, "And now?", model=model, settings=Settings(compaction=CompactionSettings(keep_recent_tokens=500))
     )
     assert [event.stage for event in events if isinstance(event, Compacting)] == ["start", "end"]
     assert [event.occasion for event in events if isinstance(event, Compacting)] == ["overflow", "overflow"]
-    assert len(model.requests[1].messages) < len(model.requests[0].messages)
-    assert message_text(model.requests[1].messages[-1]) == "And now?"
+    assert "Question 0" in message_text(model.requests[1].messages[-1])  # the summary
+    assert len(model.requests[2].messages) < len(model.requests[0].messages)
+    assert message_text(model.requests[2].messages[-1]) == "And now?"
     assert end_of(events).text == "It fits."
     check_is_sound(place.session)
 
@@ -374,7 +377,7 @@ def test_overflow_again_is_a_clear_error(place: Workplace) -> None:
         place.session.append("user", f"Question {number}: " + "words " * 300)
         place.session.append("assistant", [{"type": "text", "text": f"Answer {number}."}], stopReason="stop")
     model = ScriptedModel([ScriptTurn(error=ScriptError("overflow"), repeat=True)])
-    events = run_events(place, "And now?", model=model)
+    events = run_events(place, "And now?", model=model, settings=EXTRACTIVE)
     assert len(model.requests) == 2
     (failed,) = [event for event in events if isinstance(event, Failed)]
     assert "still too long after a compaction" in failed.message
@@ -420,7 +423,9 @@ def test_overflow_with_nothing_to_compact_is_a_clear_error(place: Workplace) -> 
 def test_a_context_that_grows_too_large_is_compacted_by_the_settings(place: Workplace, occasion: str) -> None:
     (place.project / "long.txt").write_text("a line of words that goes on\n" * 900)
     settings = Settings(
-        compaction=CompactionSettings(reserve_tokens=2_000, keep_recent_tokens=100, prune=Prune(enabled=False))
+        compaction=CompactionSettings(
+            reserve_tokens=2_000, keep_recent_tokens=100, prune=Prune(enabled=False), summarizer="extractive"
+        )
     )
     facts = Facts(window=6_000, output=500, source="test")
     long, short = "words " * 5_000, "words " * 50

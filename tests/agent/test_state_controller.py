@@ -20,7 +20,7 @@ from sessiontree.app.actions.compact import plan_compact
 from sessiontree.app.actions.rewind import plan_rewind
 from sessiontree.core.entries import BranchSummary, ModeChange, ModelChange, ThinkingLevelChange
 from sessiontree.core.messages import Image, User, message_text
-from sessiontree.errors import NotFoundError, UsageError
+from sessiontree.errors import NotFoundError, SummaryError, UsageError
 from sessiontree.models import Facts, Model, ScriptedModel, ScriptTurn
 from sessiontree.search.prompt_spool import SpooledPrompt
 from sessiontree.settings import Compaction as CompactionSettings
@@ -201,8 +201,8 @@ def test_selecting_another_entry_moves_there_and_none_moves_to_the_beginning(tmp
     assert sessiontree.open(desk.controller.session.location).leaf is None
 
 
-def test_leaving_a_branch_can_add_a_summary(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, turn("One."), turn("Two."))
+def test_the_current_model_summarizes_a_branch_that_is_left(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, turn("One."), turn("Two."), turn("## Goal\n\n- No tabs, says the model."))
 
     async def scene() -> None:
         await desk.say("First")
@@ -210,11 +210,90 @@ def test_leaving_a_branch_can_add_a_summary(tmp_path: Path) -> None:
         await desk.say("Second: we must never use tabs")
         selected = await desk.controller.select(answer, summary="tabs")
         assert selected.summary is not None
-        assert isinstance(desk.controller.session.entry(selected.summary), BranchSummary)
+        entry = desk.controller.session.entry(selected.summary)
+        assert isinstance(entry, BranchSummary)
+        assert "No tabs, says the model." in entry.summary
         assert desk.controller.session.leaf == selected.summary
 
     go(scene())
+    assert "never use tabs" in message_text(desk.model.requests[2].messages[-1])
     check_is_sound(desk.controller.session)
+
+
+def long_conversation(desk: Desk) -> None:
+    for number in range(20):
+        desk.controller.session.append("user", f"Question {number}: " + "words " * 300)
+        desk.controller.session.append("assistant", [{"type": "text", "text": f"Answer {number}."}])
+
+
+def plan_compaction(desk: Desk) -> Any:
+    controller, summarizer = desk.controller, desk.controller.summarizer()
+    return controller.plan(
+        lambda: plan_compact(controller.session, controller.settings, keep=500, summarizer=summarizer)
+    )
+
+
+def test_the_current_model_writes_the_summary_of_a_compaction_and_stays_open(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, turn("## Goal\n\n- All questions."), turn("I am still here."))
+
+    async def scene() -> None:
+        await desk.controller.new()
+        long_conversation(desk)
+        done = await desk.controller.carry_out(await plan_compaction(desk))
+        assert (done.result.summarizer, done.result.reports) == (desk.model.name, ())
+        assert "All questions." in done.result.summary
+        await desk.say("Are you there?")
+
+    go(scene())
+    assert transcript(desk.controller.session)[-1] == ("assistant", "I am still here.")
+
+
+def test_a_summary_that_fails_is_an_error_and_the_history_stays_as_it_was(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, turn("half of it", stop="length"))
+
+    async def scene() -> None:
+        await desk.controller.new()
+        long_conversation(desk)
+        before = Path(desk.controller.session.location).read_bytes()
+        with pytest.raises(SummaryError, match="incomplete"):
+            await plan_compaction(desk)
+        assert Path(desk.controller.session.location).read_bytes() == before
+
+    go(scene())
+
+
+def test_the_fallback_setting_replaces_a_summary_that_fails_and_reports_that(tmp_path: Path) -> None:
+    settings = Settings(compaction=CompactionSettings(fallback="extractive"))
+    desk = Desk(tmp_path, turn("half of it", stop="length"), settings=settings)
+
+    async def scene() -> None:
+        await desk.controller.new()
+        long_conversation(desk)
+        done = (await desk.controller.carry_out(await plan_compaction(desk))).result
+        assert done.summarizer == "extractive"
+        assert "incomplete; the summary is extractive instead" in done.reports[0]
+        assert done.entry.details["summarizer"] == "extractive"
+
+    go(scene())
+
+
+def test_an_interrupt_ends_the_request_for_a_summary_and_nothing_is_written(tmp_path: Path) -> None:
+    settings = Settings(compaction=CompactionSettings(fallback="extractive"))
+    desk = Desk(tmp_path, turn("too late", first_delay=600.0), settings=settings)
+
+    async def scene() -> None:
+        await desk.controller.new()
+        long_conversation(desk)
+        assert not desk.controller.interrupt()
+        planning = asyncio.create_task(plan_compaction(desk))
+        while not desk.model.requests:
+            await asyncio.sleep(0)
+        assert desk.controller.interrupt()
+        with pytest.raises(SummaryError, match="interrupted"):
+            await planning
+        assert desk.controller.session.count("compaction") == 0
+
+    go(scene())
 
 
 def test_the_list_of_prompts_has_the_newest_first_with_short_previews(tmp_path: Path) -> None:

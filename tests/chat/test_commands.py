@@ -202,13 +202,15 @@ def test_slash_switch_moves_to_the_end_of_a_branch_by_label_or_from_a_list(place
 
 def test_slash_switch_summarizes_the_old_branch_on_request(place: Place) -> None:
     begun = Begun(place)
-    done = begun.chat("/label the old way", f"/branch {begun.one}", "another way", "/switch the old way", "y")
+    model = scripted(place, turn("Three."), turn("By the model.", when="another way"))
+    lines = ("/label the old way", f"/branch {begun.one}", "another way", "/switch the old way", "y")
+    done = begun.chat(*lines, model=model)
     assert "Summarize the branch you are leaving?" in done.out
     assert "· added a summary of the branch you left" in done.out
     session = begun.session()
     (summary,) = session.entries([session.leaf or ""])
     assert isinstance(summary, BranchSummary)
-    assert "another way" in summary.summary
+    assert "By the model." in summary.summary
     assert summary.parent_id == begun.two
 
 
@@ -230,11 +232,12 @@ def test_leaving_a_branch_offers_no_summary_if_a_setting_turns_it_off(place: Pla
 
 def test_slash_merge_adds_a_summary_of_another_branch(place: Place) -> None:
     begun = Begun(place)
-    done = begun.chat(f"/branch {begun.one}", "another way", f"/merge {begun.two}")
+    model = scripted(place, turn("Three."), turn("By the model.", when="make it faster"))
+    done = begun.chat(f"/branch {begun.one}", "another way", f"/merge {begun.two}", model=model)
     assert "· summarized 2 messages at" in done.out
     (summary,) = [entry for entry in begun.session().path() if isinstance(entry, BranchSummary)]
     assert begun.session().leaf == summary.id
-    assert "make it faster" in summary.summary
+    assert "By the model." in summary.summary
 
 
 def test_slash_diff_compares_two_branches_and_writes_nothing(place: Place) -> None:
@@ -254,6 +257,19 @@ def test_slash_label_labels_this_message_or_another_and_lists_labels(place: Plac
     assert f"{begun.first[:8]}  the question" in done.out
 
 
+def test_slash_label_after_a_change_of_model_thinking_or_mode_labels_a_message_that_the_tree_shows(
+    place: Place,
+) -> None:
+    begun = Begun(place)
+    model = scripted(place, turn("Three."))
+    done = begun.chat("/thinking high", "/mode autoEdit", f"/model {model}", "/label the end", "/tree", "")
+    assert begun.session().type_of(begun.session().leaf or "") == "mode_change"
+    assert begun.session().labels == {begun.two: "the end"}
+    assert re.search(r"Two\..*the end|the end.*Two\.", done.out)
+    begun.chat(f"/branch {begun.session().leaf} the start")
+    assert begun.session().labels == {begun.two: "the start"}
+
+
 def test_slash_name_sets_the_name_and_an_empty_name_removes_it(place: Place) -> None:
     begun = Begun(place)
     assert "· A better name\n" in begun.chat("/name A  better name").out
@@ -267,10 +283,13 @@ def test_slash_name_sets_the_name_and_an_empty_name_removes_it(place: Place) -> 
 
 def test_slash_compact_replaces_older_messages_with_a_summary(place: Place) -> None:
     begun = Begun(place)
-    long = scripted(place, turn("word " * 30_000), turn("Short."))
+    long = scripted(
+        place, turn("word " * 30_000), turn("Short."), turn("By the model.", when="keep the words", repeat=True)
+    )
     done = begun.chat("say much", "say little", "/compact keep the words", model=long)
     assert re.search(r"summarized \d+ messages: [\d,]+ -> [\d,]+ tokens", done.out)
-    assert any(isinstance(entry, Compaction) for entry in begun.session().path())
+    (compaction,) = [entry for entry in begun.session().path() if isinstance(entry, Compaction)]
+    assert "By the model." in compaction.summary
     assert texts(begun.session())[-1] == "Short."
 
 

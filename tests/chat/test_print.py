@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+import sessiontree
 from sessiontree.core.messages import message_text
 from sessiontree.testing.model_server import ModelServer
-from tests.chat.terminals import Place, call, scripted, turn
+from tests.chat.terminals import Place, call, scripted, texts, turn
 
 MODELS = ["anthropic:claude-opus-5", "openai:gpt-5", "openai-chat:gpt-5"]
 
@@ -49,6 +52,31 @@ def test_piped_input_is_the_prompt_or_is_appended_to_it(place: Place) -> None:
     place.run("-p", "explain:", "--model", model, typed="from the pipe\n")
     texts = [message_text(session.context().messages[0]) for session in place.sessions()]
     assert texts == ["from the pipe", "explain:\n\nfrom the pipe"]
+
+
+def test_continuing_without_a_session_starts_one_and_reports_that(place: Place) -> None:
+    done = place.run("-c", "-p", "hello", "--model", scripted(place, turn("Hello.")))
+    assert (done.code, done.out) == (0, "Hello.\n")
+    assert "no session in this folder to continue; starting a new one" in done.err
+    assert texts(place.session()) == ["hello", "Hello."]
+
+
+def test_a_session_of_an_old_version_is_upgraded_by_the_first_prompt(place: Place) -> None:
+    path = place.project / "old.jsonl"
+    lines = (
+        {"type": "session", "id": "old", "timestamp": "2025-01-01T00:00:00.000Z", "cwd": str(place.project)},
+        {"type": "message", "timestamp": "2025-01-01T00:00:01.000Z", "message": {"role": "user", "content": "first"}},
+    )
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    before = path.read_bytes()
+    model = scripted(place, turn("Yes."))
+    chat = place.run("-r", str(path), "--model", model, typed="/tree\n\n/quit\n")
+    assert (chat.code, path.read_bytes()) == (0, before)
+    chat = place.run("-r", str(path), "--model", model, typed="go on\n/quit\n")
+    (backup,) = place.project.glob("*.bak")
+    assert backup.read_bytes() == before
+    assert chat.out.count(f"upgraded from version 1 to 3; the old file is {backup}") == 1
+    assert texts(sessiontree.open(path)) == ["first", "go on", "Yes."]
 
 
 def test_a_session_is_continued_in_place_or_in_a_copy(place: Place) -> None:

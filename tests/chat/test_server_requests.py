@@ -30,6 +30,8 @@ from tests.chat.serving import (
 from tests.chat.terminals import Place, call, turn
 
 TOO_LONG = ScriptTurn(error=ScriptError("overflow"))
+SUMMARY_PROMPT = "Write (none) under a heading without content."
+"""The end of each request for a summary."""
 
 
 def thinking_sent(recorded: Recorded) -> Any:
@@ -78,7 +80,12 @@ def test_a_busy_provider_is_retried_and_the_thinking_level_is_sent_and_recorded(
 def test_a_conversation_that_is_too_long_is_compacted_and_sent_again(place: Place, model: str) -> None:
     long = "The lexer is slow. " * 60
     longer = "It reads by letters. " * 60
-    script = [turn(long), turn(longer), TOO_LONG, turn("It fits now."), turn(longer * 3), TOO_LONG, TOO_LONG]
+    notes = turn("## Goal\n\n- Make it fast.", when=SUMMARY_PROMPT, repeat=True)
+    script = [notes, turn(long), turn(longer), TOO_LONG, turn("It fits now."), turn(longer * 3), TOO_LONG, TOO_LONG]
+
+    def conversation(server: ModelServer) -> list[Recorded]:
+        return [one for one in server.requests if SUMMARY_PROMPT not in sent(one)]
+
     with ModelServer(script) as server, opened(place, server, model) as terminal:
         say(terminal, "what is slow?", "slow.")
         say(terminal, "and why?", "letters.")
@@ -87,19 +94,20 @@ def test_a_conversation_that_is_too_long_is_compacted_and_sent_again(place: Plac
         terminal.wait_for("summarized older messages")
         terminal.wait_for("It fits now.")
         terminal.wait_for("tokens in")
-        assert len(server.requests) == 4
-        refused, accepted = server.requests[2:]
+        assert len(conversation(server)) == 4
+        refused, accepted = conversation(server)[2:]
         assert long in sent(refused)
         assert long not in sent(accepted)
         messages = checked(place)
         assert (messages[0].role, messages[-1].text) == ("compactionSummary", "It fits now.")
+        assert "Make it fast." in messages[0].text
         assert json.dumps(messages[0].text, ensure_ascii=False)[1:-1] in sent(accepted)
 
         say(terminal, "how does it read?", "letters.")
         terminal.enter("more?")
         terminal.wait_for("still too long after a compaction")
         terminal.wait_for("tokens in")
-        assert len(server.requests) == 7  # once more, and no further
+        assert len(conversation(server)) == 7  # once more, and no further
         leave(terminal)
     messages = checked(place)
     assert "more?" in [one.text for one in messages]

@@ -196,6 +196,19 @@ def test_info_shows_facts_about_a_session(run: Run, session: str) -> None:
     assert "old-version" in run("info", str(CORPUS / "37_v1.jsonl")).out
 
 
+def test_a_command_that_writes_to_an_old_file_upgrades_it_and_says_so_once(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "old.jsonl"
+    old = (CORPUS / "37_v1.jsonl").read_bytes()
+    path.write_bytes(old)
+    assert run("context", str(path)).code == 0
+    assert path.read_bytes() == old
+    first, second = run("append", str(path), "user", "more"), run("append", str(path), "user", "and more")
+    (backup,) = tmp_path.glob("*.bak")
+    assert backup.read_bytes() == old
+    assert first.err.splitlines() == [f"sessiontree: {path}: upgraded from version 1 to 3; the old file is {backup}"]
+    assert (first.code, second.code, second.err) == (0, 0, "")
+
+
 def test_migrate_keeps_a_backup(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "v1.jsonl"
     old = (CORPUS / "37_v1.jsonl").read_bytes()

@@ -269,8 +269,9 @@ def test_an_answer_is_limited_to_its_reservation(tmp_path: Path) -> None:
     place, gate = Workplace(tmp_path), Counting()
     facts = Facts(window=10_000, output=64_000, source="test")
     limited, free = ScriptedModel([turn("Yes.")], facts), ScriptedModel([turn("Yes.")], facts)
-    run_events(place, "words " * 3_000, model=limited, tools=(), limits=Limits(gate=gate))
-    run_events(place, "Go.", model=free, tools=())
+    extractive = Settings(compaction=Compaction(summarizer="extractive"))
+    run_events(place, "words " * 3_000, model=limited, tools=(), limits=Limits(gate=gate), settings=extractive)
+    run_events(place, "Go.", model=free, tools=(), settings=extractive)
     assert limited.requests[0].max_tokens == gate.entered[0].output
     assert 1_024 <= gate.entered[0].output <= 10_000 - gate.entered[0].input
     assert free.requests[0].max_tokens is None

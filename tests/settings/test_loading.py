@@ -74,7 +74,7 @@ def test_a_project_cannot_choose_who_receives_the_conversation(tmp_path: Path, p
     write(project / ".sessiontree" / "settings.json", text)
     loaded = load(tmp_path, project)
     assert (loaded.settings.model, loaded.settings.models) == (None, None)
-    assert loaded.settings.compaction.summarizer == "extractive"
+    assert loaded.settings.compaction.summarizer == "auto"
     assert loaded.settings.compaction.ratio == 0.5
     assert [notice.key for notice in loaded.warnings] == ["model", "models", "compaction.summarizer"]
     write(tmp_path / "home" / "settings.json", text)

@@ -65,3 +65,69 @@ def test_an_unknown_key_is_reported_with_a_suggestion(
     (tmp_path / "home" / "settings.json").write_text('{"compaction": {"keepRecentToken": 3000}}')
     assert main(["compact", str(session), "--dry-run", "--keep", "1000"]) == 0
     assert "keepRecentTokens" in capsys.readouterr().err
+
+
+# Who writes the summary
+
+
+def scripted(tmp_path: Path, name: str, text: str) -> str:
+    path = tmp_path / f"{name}.json"
+    path.write_text(json.dumps({"turns": [{"text": text, "repeat": True}]}))
+    return f"scripted:{path}"
+
+
+def test_the_model_of_the_users_settings_writes_summaries(
+    session: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    model = scripted(tmp_path, "mine", "## Goal\n\n- by my model")
+    main(["config", "set", "model", model])
+    capsys.readouterr()
+    found = compacted(session, capsys, "--keep", "1000")
+    assert found["summarizer"] == model
+    assert "by my model" in str(found["summary"])
+
+
+@pytest.mark.parametrize("command", ["compact", "branch", "merge"])
+def test_a_model_option_chooses_who_writes_the_summary(
+    session: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str
+) -> None:
+    main(["config", "set", "model", scripted(tmp_path, "mine", "by my model")])
+    main(["config", "set", "compaction.summarizer", "extractive"])
+    option = ["--model", scripted(tmp_path, "other", "## Goal\n\n- by the other model"), "--json"]
+    with sessiontree.open(session) as opened:
+        first, left = opened.path_ids()[1], opened.leaf
+        assert left is not None
+    capsys.readouterr()
+    match command:
+        case "compact":
+            assert main(["compact", str(session), "--keep", "1000", *option]) == 0
+        case "branch":
+            assert main(["branch", str(session), first, "--summarize", *option]) == 0
+        case _:
+            main(["branch", str(session), first])
+            main(["append", str(session), "user", "another way"])
+            capsys.readouterr()
+            assert main(["merge", str(session), left, *option]) == 0
+    assert "by the other model" in json.loads(capsys.readouterr().out)["summary"]
+
+
+def test_a_model_that_only_the_session_names_is_not_contacted(
+    session: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    provider, _, name = scripted(tmp_path, "theirs", "by their model").partition(":")
+    with sessiontree.open(session) as opened:
+        opened.append({"type": "model_change", "provider": provider, "modelId": name})
+    assert compacted(session, capsys, "--keep", "1000")["summarizer"] == "extractive"
+
+
+def test_a_summary_that_fails_leaves_the_file_as_it_was_unless_a_fallback_is_set(
+    session: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    option = ("--keep", "1000", "--model", scripted(tmp_path, "empty", " "))
+    before = session.read_bytes()
+    assert main(["compact", str(session), *option]) == 1
+    assert "returned an empty summary" in capsys.readouterr().err
+    assert session.read_bytes() == before
+    main(["config", "set", "compaction.fallback", "extractive"])
+    capsys.readouterr()
+    assert compacted(session, capsys, *option)["summarizer"] == "extractive"

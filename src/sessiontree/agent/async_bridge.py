@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -43,6 +43,51 @@ async def uncancelled(awaited: Awaitable[T]) -> T:
         inner.exception() if not inner.cancelled() else None  # retrieved, so that asyncio does not report it
         raise cancelled
     return inner.result()
+
+
+class LoopCalls:
+    """Runs coroutines in an event loop from threads that wait for them, between `start` and `stop`."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._in_progress: set[asyncio.Task[Any]] = set()
+
+    def start(self) -> None:
+        """Accept coroutines from threads. To be called in the event loop."""
+        self._loop = asyncio.get_running_loop()
+
+    async def stop(self) -> None:
+        """Cancel coroutines in progress and refuse new ones. To be called in the event loop."""
+        self._loop = None
+        self.cancel()
+        if self._in_progress:
+            await asyncio.wait(list(self._in_progress))
+
+    def cancel(self) -> bool:
+        """Cancel coroutines in progress; returns whether there were any. To be called in the event loop."""
+        for task in self._in_progress:
+            task.cancel()
+        return bool(self._in_progress)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine in the event loop, from a thread, and wait for it."""
+        loop = self._loop
+        if loop is None:
+            work.close()
+            raise CancelledError
+        return asyncio.run_coroutine_threadsafe(self._tracked(work), loop).result()
+
+    async def _tracked(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._loop is None:
+            work.close()
+            raise asyncio.CancelledError
+        task = asyncio.current_task()
+        assert task is not None
+        self._in_progress.add(task)
+        try:
+            return await work
+        finally:
+            self._in_progress.discard(task)
 
 
 # The event loop holds only weak references to tasks: without one, a running task could be garbage-collected.

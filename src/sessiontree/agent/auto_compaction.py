@@ -143,7 +143,9 @@ class AutoCompactor:
             case None:
                 event = Compacting("end", occasion)
             case Compacted():
-                event = Compacting("end", occasion, "compact", done.tokens_before, done.tokens_after)
+                event = Compacting(
+                    "end", occasion, "compact", done.tokens_before, done.tokens_after, report="; ".join(done.reports)
+                )
             case Pruned():
                 await self._live.load()
                 before = max(self._live.sizes())

@@ -7,6 +7,7 @@ Changes of model, thinking level and mode are accepted, and written before the n
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
@@ -15,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 from msgspec import Struct
 
 from sessiontree.agent.approval import Approvals, Approver, CompactionConsent
-from sessiontree.agent.async_bridge import in_background, in_thread, uncancelled
+from sessiontree.agent.async_bridge import LoopCalls, in_background, in_thread, uncancelled
 from sessiontree.agent.events import AgentEnd, Event
 from sessiontree.agent.limits import Limits
 from sessiontree.agent.live_context import live_context_of
@@ -27,26 +28,27 @@ from sessiontree.agent.tool_calls import PendingDecision, pending_calls
 from sessiontree.agent.tool_output import remove_spill_of_draft, spill_target
 from sessiontree.agent.tools.base import ToolContext, Tools, load_tools
 from sessiontree.agent.workspace import Workspace
-from sessiontree.branches.leave import leave
+from sessiontree.branches.leave import LeaveResult, leave
 from sessiontree.branches.open_files import Writer, find_writers
-from sessiontree.branches.summarize import SummaryOptions
+from sessiontree.branches.summarize import SummaryOptions, budget_of
+from sessiontree.compaction.summarizers import Summarizer
 from sessiontree.conversion.fork import fork
-from sessiontree.core.entries import CONTEXT_TYPES, ApprovalMode, CustomMessage, Entry, MessageEntry
-from sessiontree.core.messages import User, text_of
+from sessiontree.core.entries import CONTEXT_TYPES, CONVERSATION_TYPES, ApprovalMode, CustomMessage, Entry, MessageEntry
+from sessiontree.core.messages import Assistant, User, text_of
 from sessiontree.dialects import DEFAULT_DIALECT
-from sessiontree.errors import NotFoundError, SessionTreeError, StoreError, UsageError
+from sessiontree.errors import NotFoundError, SessionTreeError, StoreError, SummaryError, UsageError
 from sessiontree.library import Library
 from sessiontree.library.partial_reader import session_title
 from sessiontree.library.summary import cut_at_word
-from sessiontree.models import Model, ThinkingLevel, open_model
-from sessiontree.models.model_summarizer import summarizer_for
+from sessiontree.models import Model, Request, ThinkingLevel, open_model
+from sessiontree.models.model_summarizer import request_and_close, summarizer_for
 from sessiontree.paths import home as default_home
 from sessiontree.search.prompt_spool import remember
 from sessiontree.secrets.environment import Mask
 from sessiontree.session.open import create
 from sessiontree.session.open import open as open_session
 from sessiontree.session.session import Session
-from sessiontree.settings import Settings
+from sessiontree.settings import Retry, Settings
 from sessiontree.stores.repositories import find_ref
 
 T = TypeVar("T")
@@ -71,6 +73,8 @@ class Selected(Struct, frozen=True):
     """The prompt that was returned to the input for editing."""
     summary: str | None = None
     """The entry with the summary of the branch that was left."""
+    reports: tuple[str, ...] = ()
+    """Problems with that summary."""
 
 
 class Outcome(Protocol):
@@ -132,6 +136,7 @@ class Controller:
         self._consent = CompactionConsent()
         self._run: Run | None = None
         self._occupied_by: str | None = None
+        self._calls = LoopCalls()
 
     @property
     def state(self) -> State:
@@ -234,6 +239,8 @@ class Controller:
         """Make another session the current one, with the model that last answered in it, if it can be opened."""
         fresh = await in_thread(self._describe, session)
         old, self._session = self._session, session
+        loop = asyncio.get_running_loop()
+        session.notify = lambda text: loop.call_soon_threadsafe(self._add_notice, text)
         outputs = spill_target(session)
         readable = (outputs,) if isinstance(outputs, str) else ()
         self.workspace = Workspace(self.cwd, self.workspace.added, guarded=(self.home,), readable=readable)
@@ -245,6 +252,10 @@ class Controller:
         self.store.set(**fresh, input=self._with_text(text))
         if old is not None and old is not session:
             await in_thread(self._release, old)
+
+    def _add_notice(self, text: str) -> None:
+        earlier = self.state.notice
+        self.store.set(notice=f"{earlier}; {text}" if earlier else text)
 
     def _release(self, session: Session) -> None:
         remove_spill_of_draft(session)
@@ -292,34 +303,37 @@ class Controller:
         self._check_idle()
         session = self.session
         leaf, text = (None, None) if entry is None else _target_of(session, session.find_entry(entry))
-        written = await self._move(leaf, summary)
+        left = await self._move(leaf, summary)
         await self._update_state(text)
-        return Selected(session.leaf, text, written)
+        return Selected(session.leaf, text, left.entry, left.reports)
 
-    async def _move(self, leaf: str | None, summary: bool | str) -> str | None:
-        """Move to a leaf; returns the id of the summary entry, if one was written."""
+    async def _move(self, leaf: str | None, summary: bool | str) -> LeaveResult:
+        """Move to a leaf, with a summary of the branch being left if one is wanted."""
         session = self.session
         if summary:
             focus = summary if isinstance(summary, str) else self.settings.branch_summary.instructions
-            ask = SummaryOptions(focus, summarizer=summarizer_for(self.settings))
-            return (await in_background(leave, session, leaf, ask)).entry
+            budget = budget_of(self.settings.branch_summary.reserve_tokens)
+            ask = SummaryOptions(focus, summarizer=self.summarizer(), budget=budget)
+            return await self._in_background(leave, session, leaf, ask)
+        left = LeaveResult(session.leaf, leaf)
         if leaf != session.leaf:
             await in_thread(session.move, leaf)
-        return None
+        return left
 
     async def branch(self, at: str | None = None, label: str | None = None) -> str | None:
         """Start a branch at an entry (default: the current one), and label that entry; returns it."""
         selected = await self.select(at) if at is not None else Selected(self.session.leaf)
-        if label and selected.leaf is not None:
-            await self.label(label, selected.leaf)
+        target = _visible(self.session, selected.leaf)
+        if label and target is not None:
+            await self.label(label, target)
         return selected.leaf
 
     async def switch(self, wanted: str, *, summary: bool | str = False) -> Selected:
         """Switch to another branch, by the id or label of an entry. `summary` as for `select`."""
         self._check_idle()
-        written = await self._move(self.session.find_entry(wanted), summary)
+        left = await self._move(self.session.find_entry(wanted), summary)
         await self._update_state()
-        return Selected(self.session.leaf, summary=written)
+        return Selected(self.session.leaf, None, left.entry, left.reports)
 
     def fork_points(self) -> list[ForkPoint]:
         """The prompts on the current branch, newest first."""
@@ -330,8 +344,8 @@ class Controller:
         ]
 
     async def label(self, text: str | None, entry: str | None = None) -> None:
-        """Label an entry (default: the current one); None removes the label."""
-        target = self.session.leaf if entry is None else self.session.find_entry(entry)
+        """Label an entry (default: the last message, command or summary); None removes the label."""
+        target = _visible(self.session, self.session.leaf) if entry is None else self.session.find_entry(entry)
         if target is None:
             raise UsageError("the session is empty: there is no entry to label")
         await in_thread(self.session.label, target, text)
@@ -343,9 +357,29 @@ class Controller:
     # Actions (`sessiontree.app.actions`)
 
     async def plan(self, make: Callable[[], T]) -> T:
-        """Plan an action without blocking the event loop."""
+        """Plan an action without blocking the event loop. A cancellation also ends requests for its summary."""
         self._check_idle()
-        return await in_background(make)
+        return await self._in_background(make)
+
+    async def _in_background(self, work: Callable[..., T], *arguments: Any) -> T:
+        try:
+            return await in_background(work, *arguments)
+        except asyncio.CancelledError:
+            await self._calls.stop()
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            raise SummaryError("the summary was interrupted; nothing was written") from None
+
+    def summarizer(self) -> Summarizer:
+        """The summarizer of the settings, by default the current model. It is called in threads."""
+        self._calls.start()
+        in_use = self.model if self.state.model is not None else None
+        return summarizer_for(self.settings, in_use, ask=self._ask, find_model=self._find_model)
+
+    def _ask(self, model: Model, request: Request, retry: Retry | None) -> Assistant:
+        # A model's connections belong to the event loop that it is used in.
+        return self._calls.run(request_and_close(model, request, retry))
 
     async def carry_out(self, plan: Doable[OutcomeT], *, prompt: str | None = None) -> OutcomeT:
         """Carry out an action on the session, and update the state.
@@ -459,7 +493,6 @@ class Controller:
             thinking=_level(self.state.thinking),
             limits=self._limits,
             pending=pending,
-            summarizer=summarizer_for(self.settings),
             consent=None if session.dialect.name == DEFAULT_DIALECT else self._consent,
         )
         try:
@@ -514,9 +547,9 @@ class Controller:
         self.store.set(queued=len(self._run.undelivered), input="")
 
     def interrupt(self) -> bool:
-        """Interrupt the run in progress; returns whether there was one."""
+        """Interrupt the run in progress, or the request for a summary; returns whether there was one."""
         if self._run is None:
-            return False
+            return self._calls.cancel()
         self._run.interrupt()
         return True
 
@@ -571,6 +604,7 @@ class Controller:
         if self._run is not None:
             self._run.interrupt("the program is exiting")
             await self._run.finish()
+        await self._calls.stop()
         if self._session is not None:
             await in_thread(self._release, self._session)
         if self._model is not None:
@@ -621,6 +655,12 @@ def _target_of(session: Session, entry: str) -> tuple[str | None, str | None]:
     before = session.path_ids(entry)[:-1]
     has_messages = any(session.type_of(id) in CONTEXT_TYPES for id in before)  # not only a choice of model
     return (before[-1] if has_messages else None), _typed(session, entry)
+
+
+def _visible(session: Session, entry: str | None) -> str | None:
+    """The entry, or the nearest one before it that trees show: not a change of model, thinking level or mode."""
+    ids = session.path_ids(entry) if entry is not None else []
+    return next((id for id in reversed(ids) if session.type_of(id) in CONVERSATION_TYPES), None)
 
 
 def _typed(session: Session, entry: str) -> str:

@@ -114,6 +114,8 @@ class Compacting(EventBase, frozen=True, tag="compaction"):
     tokens_before: int = 0
     tokens_after: int = 0
     error: str = ""
+    report: str = ""
+    """A problem that did not prevent the compaction, such as a summary that needed the fallback."""
 
 
 class TurnEnd(EventBase, frozen=True, tag="turn_end"):

@@ -68,6 +68,7 @@ from sessiontree.models import AnswerAccumulator, Model, Request, Stop, Thinking
 from sessiontree.models import TextDelta as ModelText
 from sessiontree.models import ThinkingDelta as ModelThinking
 from sessiontree.models import Tool as ToolDefinition
+from sessiontree.models.model_summarizer import summarizer_for
 from sessiontree.models.retry import Attempt, RetryEvent
 from sessiontree.paths import home
 from sessiontree.session.session import Branch, Session
@@ -101,7 +102,7 @@ class Setup(Struct, frozen=True):
     pending: PendingDecision | None = None
     """What to do with calls that an earlier run left without a result."""
     summarizer: Summarizer | None = None
-    """Writes the summaries of auto-compaction; None for the one that needs no model."""
+    """Writes the summaries of auto-compaction; None for the one of the settings, by default the model of the run."""
     consent: CompactionConsent | None = None
     """Asks the user before the session is compacted; None to compact without asking."""
 
@@ -171,7 +172,12 @@ class Run:
             self._live,
             setup.model,
             setup.settings,
-            MeteredSummarizer(setup.summarizer, self._meter, setup.model, counts_cost=setup.limits.counts_cost),
+            MeteredSummarizer(
+                setup.summarizer or summarizer_for(setup.settings, setup.model),
+                self._meter,
+                setup.model,
+                counts_cost=setup.limits.counts_cost,
+            ),
             self._send,
             self._meter.record,
             self._compaction_refusal,

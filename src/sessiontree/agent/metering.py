@@ -12,17 +12,18 @@ import asyncio
 import contextlib
 import functools
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from sessiontree.agent.async_bridge import SUMMARIES, in_thread, uncancelled
+from sessiontree.agent.async_bridge import SUMMARIES, LoopCalls, in_thread, uncancelled
 from sessiontree.agent.limits import GateRequest, Limits, RequestEstimate, RunUsage, Ticket
 from sessiontree.compaction import Summarizer, Summary
 from sessiontree.compaction.extractive import ExtractiveSummarizer
+from sessiontree.compaction.summarizers import FallbackSummarizer
 from sessiontree.compaction.summarizers import Request as SummaryRequest
 from sessiontree.compaction.token_estimate import MEASURED, Size, measured_tokens
 from sessiontree.core.messages import Assistant, Usage, message_text
@@ -337,14 +338,18 @@ class MeteredSummarizer:
 
     def __init__(self, summarizer: Summarizer | None, meter: Meter, model: Model, *, counts_cost: bool) -> None:
         self._meter, self._model, self._counts_cost = meter, model, counts_cost
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._in_progress: set[asyncio.Task[Any]] = set()
+        self._calls = LoopCalls()
+        self._fallback: Summarizer | None = None
+        if isinstance(summarizer, FallbackSummarizer):
+            self._fallback, summarizer = summarizer.second, summarizer.first
         self._summarizer = summarizer.asking(self._ask) if isinstance(summarizer, OpenedModelSummarizer) else summarizer
 
     @property
-    def or_none(self) -> MeteredSummarizer | None:
-        """Self; None where summaries make no request, and there is nothing to meter."""
-        return None if isinstance(self._summarizer, ExtractiveSummarizer | None) else self
+    def or_none(self) -> Summarizer | None:
+        """Self, with its fallback; None where summaries make no request, and there is nothing to meter."""
+        if isinstance(self._summarizer, ExtractiveSummarizer | None):
+            return None
+        return self if self._fallback is None else FallbackSummarizer(self, self._fallback)
 
     @property
     def name(self) -> str:
@@ -353,21 +358,17 @@ class MeteredSummarizer:
 
     def start(self) -> None:
         """Accept requests from threads. To be called in the event loop of the run."""
-        self._loop = asyncio.get_running_loop()
+        self._calls.start()
 
     async def stop(self) -> None:
         """Cancel requests in progress and refuse new ones. To be called in the event loop of the run."""
-        self._loop = None
-        for task in self._in_progress:
-            task.cancel()
-        if self._in_progress:
-            await asyncio.wait(list(self._in_progress))
+        await self._calls.stop()
 
     def __call__(self, request: SummaryRequest, /) -> Summary:
         assert self._summarizer is not None
         if isinstance(self._summarizer, OpenedModelSummarizer):
             return self._summarizer(request)
-        return self._in_loop(self._summarize_exclusively(self._summarizer, request))
+        return self._calls.run(self._summarize_exclusively(self._summarizer, request))
 
     async def _summarize_exclusively(self, summarizer: Summarizer, request: SummaryRequest) -> Summary:
         async with self._meter.exclusive_request(_SUMMARY, self._model.facts) as metered:
@@ -383,24 +384,4 @@ class MeteredSummarizer:
                 f"{model.name} cannot write a summary under a cost limit: its prices are not known; limit tokens "
                 "instead, or add its prices to the file named by the setting `models`"
             )
-        return self._in_loop(request_and_close(model, request, retry, self._meter.side_request(_SUMMARY)))
-
-    def _in_loop(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the event loop of the run, from a thread, and wait for it."""
-        loop = self._loop
-        if loop is None:
-            work.close()
-            raise CancelledError
-        return asyncio.run_coroutine_threadsafe(self._tracked(work), loop).result()
-
-    async def _tracked(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._loop is None:
-            work.close()
-            raise asyncio.CancelledError
-        task = asyncio.current_task()
-        assert task is not None
-        self._in_progress.add(task)
-        try:
-            return await work
-        finally:
-            self._in_progress.discard(task)
+        return self._calls.run(request_and_close(model, request, retry, self._meter.side_request(_SUMMARY)))

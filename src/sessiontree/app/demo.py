@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from sessiontree.compaction.prompts import CARE
 from sessiontree.git import command
 from sessiontree.models import ScriptedModel
 from sessiontree.models.scripted import ScriptCall, ScriptTurn
@@ -47,12 +48,24 @@ _VARIANTS = (
 )
 
 
+_SUMMARY = ScriptTurn(
+    when=CARE,
+    text=(
+        "## Goal\n\n- See what sessiontree can do.\n\n## Critical Context\n\n- This is a demonstration: a script wrote "
+        "this summary, the same for every conversation. A model would summarize the messages."
+    ),
+    repeat=True,
+)
+"""The answer to a request for a summary, of which there may be any number."""
+
+
 def demo_lane_model(number: int) -> ScriptedModel:
     """A script with one of several solutions, so that lanes differ."""
     method, program = _VARIANTS[(number - 1) % len(_VARIANTS)]
     path = "demo_words.py"
     return ScriptedModel(
         [
+            _SUMMARY,
             ScriptTurn(
                 text=f"This is a demonstration: I am a script. I count words with {method}.",
                 tool_calls=(
@@ -72,6 +85,7 @@ def demo_model() -> ScriptedModel:
     """The script of the demonstration. It ignores its input."""
     return ScriptedModel(
         [
+            _SUMMARY,
             ScriptTurn(
                 thinking="This is a demonstration: I am a script. First I read both files, in parallel.",
                 text="I am a script, not a model, but my tools are real. I read the two files here.",

@@ -10,7 +10,6 @@ from msgspec import Struct
 from sessiontree.agent.approval import Approver
 from sessiontree.agent.tools.base import Tools, load_tools
 from sessiontree.app.start import build_system_prompt, find_lane_model, no_model_error
-from sessiontree.app.summaries import configured_summarizer
 from sessiontree.core.entries import ApprovalMode
 from sessiontree.errors import SessionTreeError, UsageError
 from sessiontree.explore.exploration import Exploration
@@ -151,7 +150,6 @@ def _shared_options(session: Session, options: LaneOptions, find_model: Callable
         settings=options.settings,
         system=lambda folder: build_system_prompt(folder, options.added),
         lane_worktrees=LaneWorktrees(options.home, session.id, options.cwd),
-        summarizer=configured_summarizer(options.settings),
         keep_worktrees=True,  # removed once the results were shown, or the user has decided
     )
 

@@ -121,7 +121,8 @@ def summarize_branch(side: BranchDelta, session: Session, options: SummaryOption
         agent=side.session.dialect.name,
     )
     made = options.writer(request)
-    return SummaryResult(made.text, files, options.writer.name, made.usage, reports=decision.reports)
+    reports = (*decision.reports, *made.reports)
+    return SummaryResult(made.text, files, made.by or options.writer.name, made.usage, reports=reports)
 
 
 def newest_messages(side: BranchDelta, budget: int, estimate: Estimator = PI) -> list[Message]:

@@ -141,6 +141,7 @@ class Conversation:
             self._command = None
         else:
             await self._print_errors(self.send(line))
+        self._show_notice()
 
     async def _print_errors(self, work: Awaitable[object]) -> None:
         """Print errors instead of ending the chat."""
@@ -219,7 +220,7 @@ class Conversation:
             self._controller.interrupt()
         elif self._command is not None:
             self._command.cancel()
-        else:
+        elif self._controller is None or not self._controller.interrupt():  # a summary that a /command waits for
             self.reader.interrupt()
 
     async def watch(self, exploration: Exploration, watching: LaneView) -> None:
@@ -250,11 +251,16 @@ class Conversation:
         restored = Approvals(session).restored
         if restored is not None:
             screen.line(f"· approvals are skipped: {one_line(restored)} (reset: /mode default, /approve none)", RED)
-        if state.notice:
-            screen.line(f"· {one_line(state.notice)}", RED)
-            controller.store.set(notice="")
+        self._show_notice()
         if state.writers:
             screen.line("· another process has this session open for writing", RED)
+
+    def _show_notice(self) -> None:
+        """Print a problem outside the conversation, once."""
+        notice = self.controller.state.notice
+        if notice:
+            self.screen.line(f"· {one_line(notice)}", RED)
+            self.controller.store.set(notice="")
 
     def show_preview(self, text: str) -> None:
         self.screen.lines(preview_lines(text, self.screen.width), DIM)

@@ -99,6 +99,8 @@ class EventPrinter:
             case "end" if event.how:
                 done = "removed old tool outputs" if event.how == "prune" else "summarized older messages"
                 self._screen.line(f"· {done}: {event.tokens_before:,} -> {event.tokens_after:,} tokens", DIM)
+                if event.report:
+                    self._screen.line(f"· {one_line(event.report)}", RED)
             case "end":
                 pass
             case "failed":

@@ -47,6 +47,8 @@ async def print_answer(
             if isinstance(event, AgentEnd):
                 end = event
             _print_problem(event, print_error)
+        if controller.state.notice:
+            print_error(one_line(controller.state.notice))
         assert end is not None
         is_kept = not options.in_memory and not controller.session.is_pending
         if format == "json":
@@ -66,6 +68,8 @@ def _print_problem(event: Event, print_error: PrintError) -> None:
             print_error(one_line(f"attempt {event.attempt} failed, retrying in {event.delay:.0f} s: {event.error}"))
         case Compacting(stage="failed"):
             print_error(one_line(f"compaction failed: {event.error}"))
+        case Compacting(report=report) if report:
+            print_error(one_line(report))
         case ApprovalAnswered():
             print_error(one_line(f"not approved: {event.reply.reason} (--approval autoEdit or yolo allows more)"))
         case AgentEnd(reason="limit" | "interrupted"):

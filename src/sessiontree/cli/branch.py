@@ -39,8 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    if (options.instructions or options.summarizer) and not options.summarize:
-        raise UsageError("branch: --instructions and --summarizer need --summarize")
+    if (options.instructions or options.summary_model or options.summarizer) and not options.summarize:
+        raise UsageError("branch: --instructions, --model and --summarizer need --summarize")
     session = open_session(options)
     to = None if options.before_all else session.find_entry(options.entry or options.at)
     if to is not None and options.before:
@@ -62,3 +62,5 @@ def _print_left(left: LeaveResult) -> None:
         stderr.print_line("nothing to summarize: the branch you left has no messages")
     else:
         stderr.print_line(f"summarized {plural(left.messages, 'message')} of the branch that ends at {left.left}")
+    for report in left.reports:
+        stderr.print_line(f"sessiontree: {report}")

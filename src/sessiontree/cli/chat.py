@@ -39,7 +39,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
-        "-c", "--continue", action="store_true", dest="continues", help="continue this folder's last session"
+        "-c",
+        "--continue",
+        action="store_true",
+        dest="continues",
+        help="continue this folder's last session, or start one",
     )
     which.add_argument(
         "-r", "--resume", metavar="SESSION", nargs="?", const="", help="resume a session; without SESSION, choose one"
@@ -147,7 +151,10 @@ def _session(options: Options, cwd: str) -> str | None:
         from sessiontree.cli.library_options import open_library
 
         with open_library(options) as library:
-            return find_to_continue(library, cwd).ref
+            found = find_to_continue(library, cwd)
+        if found is None:
+            stderr.print_line("no session in this folder to continue; starting a new one")
+        return None if found is None else found.ref
     named = options.resume or options.session or options.fork
     return find_session(named, options)[0] if named else None
 

@@ -50,21 +50,20 @@ def run(options: Options) -> int | None:
                 return None
         else:
             chosen = find_to_continue(library, cwd)
+            if chosen is None:
+                raise NotFoundError(no_sessions(library, cwd, "`sessiontree list --all`"))
         present(library, chosen, options, messages=2)
     return None
 
 
-def find_to_continue(library: Library, cwd: str) -> Summary:
-    """This terminal's last session if it belongs to the project, else the project's newest."""
+def find_to_continue(library: Library, cwd: str) -> Summary | None:
+    """This terminal's last session if it belongs to the project, else the project's newest; None without any."""
     crumb = find_last_session(home_folder(library.home))
     if crumb is not None:
         last = next((s for s in library.everything() if s.ref == os.path.realpath(crumb.path)), None)
         if last is not None and last.kind == "session" and library.belongs(last, cwd):
             return last
-    newest = library.newest(cwd)
-    if newest is None:
-        raise NotFoundError(no_sessions(library, cwd, "`sessiontree list --all`"))
-    return newest
+    return library.newest(cwd)
 
 
 def _choose(library: Library, cwd: str, *, everywhere: bool) -> Summary | None:

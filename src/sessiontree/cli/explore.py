@@ -115,7 +115,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     diff = add_subcommand(subcommands, "diff", "show the files of a lane as a diff", _DIFF)
     diff.add_argument("lane", metavar="LANE")
     for parser in (start, resume, merge):
-        add_summary_options(parser)
+        add_summary_options(parser, with_model=parser is merge)
     for parser in (start, resume, keep, merge, drop):
         parser.add_argument("--keep-worktrees", action="store_true", help="keep the folders of lanes")
     for parser in (resume, compare, keep, merge, drop, diff):

@@ -50,7 +50,9 @@ def open_session(options: Options, **keywords: Any) -> Session:
     """Open SESSION; `keywords` are passed to `sessiontree.open`."""
     path, agent = find_session(options.session, options)
     dialect = getattr(options, "dialect", None) or agent
-    return open_path(path, home=options.home, dialect=dialect, **keywords)
+    session = open_path(path, home=options.home, dialect=dialect, **keywords)
+    session.notify = lambda text: stderr.print_line(f"sessiontree: {text}")
+    return session
 
 
 def find_session(name: str, options: Options) -> tuple[str, str | None]:

@@ -212,14 +212,17 @@ def prepare_compaction(
         raise CompactionError(f"{session.location}: not compacted: {decision.verdict.reason}")
     supplied = decision.verdict
     writer = find_summarizer() if summarizer is None else summarizer
+    reports = decision.reports
     if supplied is not None:
+        by = "hook"
         summary, details = Summary(supplied.summary), supplied.details
         if supplied.keep_nothing:
             plan = msgspec.structs.replace(plan, first_kept=None, kept=())
     else:
         written = _summarize(writer, plan, instructions, session.dialect.name, _summary_limit(limit))
+        by, reports = written.by or writer.name, (*reports, *written.reports)
         summary = Summary(written.text + plan.files.text(), written.usage)
-        details = {**plan.files.details(), SUMMARIZER_KEY: writer.name, "strategy": plan.strategy}
+        details = {**plan.files.details(), SUMMARIZER_KEY: by, "strategy": plan.strategy}
         # In these formats the compaction need not be a child of the current entry, which `undo` returns to.
         if not session.dialect.traits.one_line_per_entry:
             details[LEAF_BEFORE_KEY] = target.leaf
@@ -234,10 +237,10 @@ def prepare_compaction(
         summary.text,
         tokens_before=context_units.plausible_size().tokens,
         tokens_after=after,
-        summarizer="hook" if supplied is not None else writer.name,
+        summarizer=by,
         is_from_hook=supplied is not None,
         leaf_before=target.leaf,
-        reports=decision.reports,
+        reports=reports,
     )
     return PreparedCompaction(done, _fields(session, plan, summary, details, supplied), hooks)
 
@@ -310,7 +313,10 @@ def _summarize(
     )
     prefix = writer(turn)
     text = f"{history.text}\n\n{TURN_HEADING}\n\n{prefix.text}".lstrip()
-    return Summary(text, add_usage(history.usage, prefix.usage))
+    # If one of two parts was written by another summarizer, both are named.
+    authors = dict.fromkeys(part.by or writer.name for part in ((history, prefix) if plan.summarized else (prefix,)))
+    reports = tuple(dict.fromkeys((*history.reports, *prefix.reports)))
+    return Summary(text, add_usage(history.usage, prefix.usage), " and ".join(authors), reports)
 
 
 def _fields(

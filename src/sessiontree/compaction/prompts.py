@@ -37,7 +37,7 @@ SYSTEM = (
     "no tool. Your whole answer is the notes, in the headings you are given, in the language the user writes in."
 )
 
-_CARE = (
+CARE = (
     "The reader of the notes has nothing else and must continue the work at once. So give paths, names, commands, "
     "numbers and error texts exactly as they are in the record. Add nothing that is not in it. Short points, no "
     "introduction, no closing words. Write (none) under a heading without content."
@@ -85,20 +85,20 @@ def history_prompt(messages: Iterable[Message], previous: str | None, instructio
     parts = [_record(messages)]
     if previous:
         parts.append(f"<notes>\n{_escape_tags(previous)}\n</notes>")
-    task = (_UPDATE if previous else _HISTORY).format(outline=_outline(), care=_CARE)
+    task = (_UPDATE if previous else _HISTORY).format(outline=_outline(), care=CARE)
     return "\n\n".join([*parts, task, *_focus(instructions)])
 
 
 def turn_prompt(messages: Iterable[Message], instructions: str | None) -> str:
     """Prompt for the first part of a split turn."""
-    return "\n\n".join([_record(messages), _TURN_PREFIX.format(care=_CARE), *_focus(instructions)])
+    return "\n\n".join([_record(messages), _TURN_PREFIX.format(care=CARE), *_focus(instructions)])
 
 
 def branch_prompt(messages: Iterable[Message], instructions: str | None, *, only_instructions: bool = False) -> str:
     """Prompt for the summary of a branch; instructions are added to ours, or replace them."""
     if only_instructions and instructions:
         return f"{_record(messages)}\n\n{instructions}"
-    task = _BRANCH.format(outline=_outline(leave_out=sections.CRITICAL), care=_CARE)
+    task = _BRANCH.format(outline=_outline(leave_out=sections.CRITICAL), care=CARE)
     return "\n\n".join([_record(messages), task, *_focus(instructions)])
 
 

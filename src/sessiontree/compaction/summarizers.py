@@ -47,6 +47,10 @@ class Summary(Struct, frozen=True):
 
     text: str
     usage: Usage | None = None
+    by: str | None = None
+    """Name of the summarizer that wrote it, if another one was called."""
+    reports: tuple[str, ...] = ()
+    """Failures that the user must know about."""
 
 
 class Summarizer(Protocol):
@@ -101,6 +105,25 @@ class ModelSummarizer:
         if not text:
             raise SummaryError(f"{self.name} returned an empty summary")
         return Summary(text, answer.usage)
+
+
+class FallbackSummarizer:
+    """A Summarizer that calls a second one if the first fails, and reports the failure."""
+
+    def __init__(self, first: Summarizer, second: Summarizer) -> None:
+        self.first, self.second = first, second
+
+    @property
+    def name(self) -> str:
+        return self.first.name
+
+    def __call__(self, request: Request, /) -> Summary:
+        try:
+            return self.first(request)
+        except SummaryError as error:
+            summary = self.second(request)
+            report = f"{error}; the summary is {self.second.name} instead"
+            return msgspec.structs.replace(summary, by=self.second.name, reports=(*summary.reports, report))
 
 
 def _prompt(request: Request) -> str:

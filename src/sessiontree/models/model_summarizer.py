@@ -7,27 +7,87 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from sessiontree.compaction.summarizers import Answer, Complete, ModelSummarizer, Summarizer, find_summarizer
+from sessiontree.compaction.summarizers import (
+    Answer,
+    Complete,
+    FallbackSummarizer,
+    ModelSummarizer,
+    Summarizer,
+    find_summarizer,
+)
 from sessiontree.core.messages import Assistant, Message, User, parse_message, text_of, tool_calls
 from sessiontree.errors import ModelError
-from sessiontree.models.base import Model, Request
+from sessiontree.models.base import Event, Model, Request
+from sessiontree.models.facts import Facts
 from sessiontree.models.open import open_model
 from sessiontree.models.retry import RequestGate, ask, no_gate
-from sessiontree.settings import Compaction, Retry, Settings
+from sessiontree.settings import Retry, Settings
+from sessiontree.settings.known import AUTO
 
 Ask: TypeAlias = Callable[[Model, Request, Retry | None], Assistant]
 """Sends a request to a model that was opened for it, and closes the model."""
 
 
-def summarizer_for(settings: Settings) -> Summarizer:
-    """The summarizer of the settings: a model as "provider:name", else an installed summarizer."""
+def summarizer_for(
+    settings: Settings,
+    in_use: Model | None = None,
+    *,
+    ask: Ask | None = None,
+    find_model: Callable[[str], Model] | None = None,
+) -> Summarizer:
+    """The summarizer of the settings: the model in use, a model as "provider:name", or an installed summarizer.
+
+    `in_use` is the model of the conversation (default: the setting `model`). It stays open. `ask` sends the requests,
+    in the event loop where that model is used. A model that only a session file names is never contacted.
+    """
     name = settings.compaction.summarizer
-    if ":" in name:
-        return OpenedModelSummarizer(lambda: open_model(name, facts=settings.models), name, settings.retry)
-    return find_summarizer(None if name == Compaction().summarizer else name)
+    found = _named_summarizer(settings, name, in_use, ask, find_model)
+    extractive = find_summarizer()
+    if settings.compaction.fallback == "none" or found is extractive:
+        return found
+    return FallbackSummarizer(found, extractive)
+
+
+def _named_summarizer(
+    settings: Settings,
+    name: str,
+    in_use: Model | None,
+    ask: Ask | None,
+    find_model: Callable[[str], Model] | None,
+) -> Summarizer:
+    open_named = find_model or (lambda model: open_model(model, facts=settings.models))
+    if name == AUTO and in_use is not None:
+        return OpenedModelSummarizer(lambda: SharedModel(in_use), in_use.name, settings.retry, ask)
+    chosen = settings.model if name == AUTO else name
+    if chosen is None:
+        return find_summarizer()
+    if name == AUTO or ":" in chosen:
+        return OpenedModelSummarizer(lambda: open_named(chosen), chosen, settings.retry, ask)
+    return find_summarizer(chosen)
+
+
+class SharedModel:
+    """A Model that stays open when one of its users closes it."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def facts(self) -> Facts:
+        return self._model.facts
+
+    def stream(self, request: Request, /) -> AsyncGenerator[Event, None]:
+        return self._model.stream(request)
+
+    async def close(self) -> None:
+        """Nothing to close: the owner of the model closes it."""
 
 
 class OpenedModelSummarizer(ModelSummarizer):

@@ -132,7 +132,7 @@ class Reader:
 
     @property
     def read_only(self) -> str | None:
-        """Why this session cannot be written; None if it can."""
+        """Why this session cannot be written; None if it can. An older version is migrated by the first write."""
         if not self.dialect.traits.is_writable:
             return f"sessions of {self.dialect.name} are read-only"
         if self._journal.header is None:
@@ -140,8 +140,6 @@ class Reader:
         newest, version = self.dialect.traits.version, self.header.version
         if version > newest:
             return f"it has version {version}, this sessiontree writes version {newest}; try a newer sessiontree"
-        if version < newest:
-            return f"it has version {version}; `sessiontree migrate` rewrites it as version {newest} and keeps a backup"
         return None
 
     @property

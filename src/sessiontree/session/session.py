@@ -124,6 +124,8 @@ class Session(Reader):
         self._unreported: list[int] = []
         """Entries of other writers that were read before our own write; the next `refresh` reports them."""
         self._unsynced = False
+        self.notify: Callable[[str], object] = _log_notice
+        """Called with a line for the user, from any thread: what a write did besides writing."""
         self._failed: _FailedWrite | None = None
         self._writable_header: Header | None = None
         self._needs_encoder = not journal.dialect.traits.one_line_per_entry
@@ -419,9 +421,11 @@ class Session(Reader):
     def reopen(self) -> Session:
         """Open the stored bytes again, after they were rewritten; this object must not be used any more."""
         self.close()
-        return Session(
+        opened = Session(
             Journal(self._indexed.store, self.dialect, self._repository.blobs), self._repository, self._options
         )
+        opened.notify = self.notify
+        return opened
 
     def migrate(self) -> str | None:
         """Rewrite the file in the current version and return the name of the backup; None if it is current."""
@@ -506,10 +510,11 @@ class Session(Reader):
         # Do as little as possible between `append` and the `write` call: after a sync the processor's caches are cold,
         # and every step costs several times as much as in a loop. Other work is done while the disk is writing.
         journal = self._indexed if self._is_read else self._journal
-        if journal.header is None or journal.header is not self._writable_header:
-            self._check_writable()
         if isinstance(parent, str) and parent not in journal.tree.node_of:
             raise NotFoundError(f"{self.location}: no entry {parent!r} to append to")
+        if journal.header is None or journal.header is not self._writable_header:
+            self._check_writable()
+            journal = self._indexed
         if self._pending is not None:
             return self._write_pending(kind, fields, parent, given)
         if self._needs_encoder or kind in journal.dialect.traits.encoder_types:
@@ -597,9 +602,15 @@ class Session(Reader):
         )
 
     def _check_writable(self) -> None:
+        """Raise if the session cannot be written. A file of an older version is migrated first."""
         reason = self.read_only
         if reason is not None:
             raise ReadOnlyError(f"{self.location}: cannot write: {reason}")
+        version = self.header.version
+        backup = self.migrate()
+        if backup is not None:
+            now = self.header.version
+            self.notify(f"{self.location}: upgraded from version {version} to {now}; the old file is {backup}")
         self._writable_header = self._journal.header
 
     def _write_one_encoded(
@@ -859,3 +870,9 @@ def new_session(
         store.create([first])
         return Session(Journal(store, dialect, repository.blobs), repository, options)
     return Session(Journal(MemoryStore(first), dialect, repository.blobs), repository, options, pending=store)
+
+
+def _log_notice(text: str) -> None:
+    import logging  # rarely needed, and slow to import
+
+    logging.getLogger("sessiontree").warning("%s", text)

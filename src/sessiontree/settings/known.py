@@ -20,6 +20,10 @@ ANY_MODEL = "MODEL"
 # Marks settings that a project's file cannot set: it comes with a repository that anyone may have written.
 USER_ONLY: dict[str, Any] = {"user_only": True}
 
+AUTO = "auto"
+"""The summarizer that is the model in use, or the extractive one without a model."""
+
+Fallback: TypeAlias = Literal["none", "extractive"]
 PolicyName: TypeAlias = Literal["reserve", "table", "share", "ratio", "manual"]
 Word: TypeAlias = Annotated[str, Meta(min_length=1)]
 Tokens: TypeAlias = Annotated[int, Meta(ge=0, le=1_000_000_000)]
@@ -55,9 +59,10 @@ class Compaction(Value, frozen=True, omit_defaults=False):
     reserve_tokens: Annotated[Tokens, Meta(description="tokens to keep free for the answer, for `reserve`")] = 16_384
     keep_recent_tokens: Annotated[Tokens, Meta(description="recent tokens to keep")] = 20_000
     ratio: Annotated[Share, Meta(description="fraction of the window to use, for `ratio`")] = 0.8
-    summarizer: Annotated[Word, Meta(description="the summarizer: extractive, or a model", extra=USER_ONLY)] = (
-        "extractive"
-    )
+    summarizer: Annotated[
+        Word, Meta(description="auto (the model in use, else extractive), extractive, or a model", extra=USER_ONLY)
+    ] = AUTO
+    fallback: Annotated[Fallback, Meta(description="if a summary fails: none for an error, or extractive")] = "none"
     instructions: Annotated[str | None, Meta(description="what summaries should focus on")] = None
     prune: Prune = Prune()
     model_overrides: dict[str, CompactionOverride] = msgspec.field(default_factory=dict)

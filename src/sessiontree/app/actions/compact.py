@@ -6,6 +6,7 @@ from sessiontree.app.actions.contract import ActionPlan, Description, Done, Move
 from sessiontree.app.summaries import configured_summarizer
 from sessiontree.compaction import Compacted, Undone, policy_of
 from sessiontree.compaction.compact import PreparedCompaction, find_undo, prepare_compaction, write_compaction
+from sessiontree.compaction.summarizers import Summarizer
 from sessiontree.core.jsonio import JsonObject
 from sessiontree.session.session import Session
 from sessiontree.settings import Settings
@@ -48,6 +49,7 @@ def plan_compact(
     keep: int | None = None,
     strategy: str | None = None,
     window: int | None = None,
+    summarizer: Summarizer | None = None,
     dry_run: bool = False,
 ) -> CompactPlan:
     """Plan a compaction. The summary is written now, and shown as it will be.
@@ -64,7 +66,7 @@ def plan_compact(
         strategy=strategy,
         policy=policy_of(chosen),
         window=window,
-        summarizer=configured_summarizer(settings),
+        summarizer=summarizer or configured_summarizer(settings),
         dry_run=dry_run,
     )
     return CompactPlan(session, prepared)

@@ -110,7 +110,7 @@ async def _decide(talk: Conversation, exploration: ExplorationLike, worktrees: L
     """Compare the lanes and let the user decide."""
     controller = talk.controller
     show_results(talk.screen, await in_background(compare, exploration, worktrees))
-    summary = summary_options(controller.settings)
+    summary = summary_options(controller.settings, summarizer=controller.summarizer())
     chooser = LaneChooser(talk.screen, talk.reader, controller.session, exploration, worktrees, summary=summary)
     result = await chooser.choose()
     if is_undecided(exploration.lanes, result):

@@ -38,6 +38,7 @@ def _print_current(screen: Screen, selected: Selected) -> None:
     screen.line(f"· now {current_entry(selected.leaf)}", DIM)
     if selected.summary is not None:
         screen.line("· added a summary of the branch you left", DIM)
+    screen.lines((f"· {one_line(report)}" for report in selected.reports), RED)
 
 
 async def _choose_summary(chat: Conversation) -> bool | str:
@@ -119,7 +120,7 @@ async def merge_in(chat: Conversation, rest: str) -> None:
     wanted = session.find_entry(rest) if rest else await _choose_branch(chat, "Merge which branch?")
     if wanted is None:
         return
-    options = summary_options(controller.settings)
+    options = summary_options(controller.settings, summarizer=controller.summarizer())
     plan = await controller.plan(lambda: plan_merge(session, wanted, options=options))
     done = (await controller.carry_out(plan)).result
     if done.nothing is not None or done.entry is None:
@@ -127,6 +128,7 @@ async def merge_in(chat: Conversation, rest: str) -> None:
         return
     chat.screen.line(f"· summarized {plural(done.messages, 'message')} at {clean(done.entry)[:8]}", DIM)
     chat.screen.lines((f"· conflict: {one_line(conflict.text)}" for conflict in done.conflicts), RED)
+    chat.screen.lines((f"· {one_line(note)}" for note in done.notes), RED)
 
 
 async def compare(chat: Conversation, rest: str) -> None:
@@ -158,11 +160,12 @@ async def name(chat: Conversation, rest: str) -> None:
 
 
 async def compact_older(chat: Conversation, rest: str) -> None:
-    controller = chat.controller
+    controller, summarizer = chat.controller, chat.controller.summarizer()
     plan = await controller.plan(
-        lambda: plan_compact(controller.session, controller.settings, instructions=rest or None)
+        lambda: plan_compact(controller.session, controller.settings, instructions=rest or None, summarizer=summarizer)
     )
     done = (await controller.carry_out(plan)).result
     size = f"{done.tokens_before:,} -> {done.tokens_after:,} tokens"
     chat.screen.line(f"· summarized {plural(len(done.plan.summarized), 'message')}: {size}", DIM)
+    chat.screen.lines((f"· {one_line(report)}" for report in done.reports), RED)
     chat.show_preview(done.summary)
