@@ -590,15 +590,19 @@ def test_blank_answers_are_dropped_and_empty_ones_become_a_placeholder() -> None
     assert texts_of(user("a", None), assistant("b", "a", message={"content": []})) == ["says a", "(no content)"]
 
 
-def test_a_result_without_its_call_stays_in_the_context_and_is_sent_as_no_content() -> None:
-    messages = messages_of(user("a", None), assistant("b", "a"), result("c", "b", "gone"))
-    assert [message_text(message) for message in messages] == ["says a", "says b", "done gone", "(no content)"]
+def test_a_result_without_its_call_is_sent_as_no_content_and_recovered_as_text() -> None:
+    lines = user("a", None), assistant("b", "a"), result("c", "b", "gone")
+    recovered = messages_of(*lines, read_options=ReadOptions(recovered=True))
+    assert [message_text(message) for message in recovered] == ["says a", "says b", "done gone"]
+    assert render(recovered, "anthropic").messages[-1]["content"][-1] == text("done gone")
+    messages = messages_of(*lines)
+    assert [message_text(message) for message in messages] == ["says a", "says b", "(no content)"]
     assert render(messages, "anthropic").messages[-1]["content"] == [text("(no content)")]
 
 
 def test_a_line_with_another_result_needs_no_placeholder_for_a_stray_one() -> None:
     messages = messages_of(user("a", None), shard("s", "a", "1"), result("c", "s", "gone", "1"))
-    assert [message_text(message) for message in messages] == ["says a", "", "done gone", "done 1"]
+    assert [message_text(message) for message in messages] == ["says a", "", "done 1"]
 
 
 def test_unanswered_calls_stay_and_are_completed_when_rendered() -> None:

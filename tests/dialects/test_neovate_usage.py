@@ -10,6 +10,7 @@ import pytest
 import sessiontree
 from sessiontree.core.usage import total_usage
 from sessiontree.library.library import Library
+from sessiontree.providers import render
 from sessiontree.views.json import describe_own_message
 
 LINES = [
@@ -57,3 +58,20 @@ def test_messages_in_their_own_form_have_the_content_of_the_line(path: Path) -> 
         described = [describe_own_message(session, source, message) for source, message in pairs]
     assert [message["content"] for message in described] == ["q", "hi"]
     assert described[1]["usage"]["promptTokens"] == 120
+
+
+@pytest.mark.parametrize(
+    ("result", "sent"),
+    [({"llmContent": "rows"}, "rows"), ("rows", "rows"), ({"rows": 3}, '{"rows":3}'), (None, "(no output)")],
+)
+def test_a_result_without_a_call_and_an_id_is_sent_as_text(path: Path, result: object, sent: str) -> None:
+    part = {"type": "tool_result", "name": "read", "input": {"path": "a"}, "result": result}
+    line = {**LINES[0], "uuid": "c", "parentUuid": "b", "content": [{"type": "text", "text": "Read it"}, part]}
+    path.write_text(path.read_text() + json.dumps(line) + "\n")
+    with sessiontree.open(str(path)) as session:
+        rendered = render(session.context().messages, "openai").messages
+    texts = [block["text"] for message in rendered for block in message["content"]]
+    assert texts[:2] == ["q", "hi"]
+    assert sorted(texts[2:]) == sorted(
+        ["The tool read was called; the call was not recorded. It returned:", sent, "Read it"]
+    )

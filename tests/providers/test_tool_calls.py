@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
+
 from sessiontree.core.messages import (
     Assistant,
     BashExecution,
@@ -19,6 +23,7 @@ from sessiontree.core.messages import (
     ToolResult,
     User,
 )
+from sessiontree.providers import Form, render
 from sessiontree.providers.templates import NO_RESULT
 from sessiontree.providers.tool_calls import Unanswered, pair_results
 from sessiontree.providers.turns import (
@@ -132,10 +137,28 @@ def test_a_second_result_for_a_call_is_dropped_and_noted() -> None:
     assert found.notes == ('A second result for "a" was dropped.',)
 
 
-def test_a_result_without_a_call_is_dropped_and_noted() -> None:
-    found = paired(User(content="hi"), result("gone", "1"))
-    assert shape(found.turns) == ["u:hi"]
-    assert found.notes == ('The result for "gone" was dropped: no such call.',)
+def test_a_result_without_a_call_is_sent_as_text_where_it_was_recorded() -> None:
+    found = paired(User(content="hi"), calls("a"), result("gone", "1"), result("a", "2"), User(content="on"))
+    stray = found.turns[3]
+    assert shape((*found.turns[:3], found.turns[4])) == ["u:hi", "a:a", "r:a=2", "u:on"]
+    assert stray == UserTurn((Text("The tool was called; the call was not recorded. It returned:"), Text("1")))
+    assert found.notes[0] == 'The result for "gone" has no call and was sent as text.'
+
+
+@pytest.mark.parametrize("form", ["anthropic", "openai", "openai-chat"])
+def test_a_result_without_a_call_or_an_id_reaches_the_provider(form: Form) -> None:
+    messages: list[Message] = [
+        User(content="hi"),
+        ToolResult(tool_name="read", content="first"),
+        ToolResult(content="", is_error=True),
+    ]
+    sent = json.dumps(render(messages, form).messages)
+    assert "The tool read was called; the call was not recorded. It returned:" in sent
+    assert "first" in sent
+    assert "The tool was called; the call was not recorded. It failed with:" in sent
+    assert "(no output)" in sent
+    assert "tool_result" not in sent
+    assert "function_call_output" not in sent
 
 
 def test_an_unanswered_call_is_completed_with_an_error_that_says_the_outcome_is_unknown() -> None:

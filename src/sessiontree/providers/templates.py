@@ -25,6 +25,12 @@ def python_text(execution: BashExecution) -> str:
     return _execution_text("The user ran this Python code:", execution)
 
 
+def stray_result_text(tool: str, *, is_error: bool) -> str:
+    """Introduce the result of a tool call that was not recorded."""
+    name = f" {tool}" if tool else ""
+    return f"The tool{name} was called; the call was not recorded. It {'failed with' if is_error else 'returned'}:"
+
+
 def compaction_text(summary: str) -> str:
     """Render the summary of a compaction."""
     return _summary_text("The earlier part of this conversation was compacted. This summary replaces it:", summary)

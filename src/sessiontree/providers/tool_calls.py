@@ -1,7 +1,7 @@
 """Tool calls in a form that providers accept: paired with results, and with valid names and ids.
 
 Every call gets exactly one result, directly after the turn with the call. Calls and results are matched by id alone.
-Afterwards every id is unique. The results of a turn are in recorded order with the generated ones last, and user
+A result without a call becomes text of the user where it was recorded. Afterwards every id is unique. The results of a turn are in recorded order with the generated ones last, and user
 messages between a call and its result come after the results.
 
 Names and ids consist of letters, digits, underscore and hyphen. Valid ones stay unchanged. Others change in the same
@@ -22,8 +22,17 @@ import msgspec
 
 from sessiontree.core.jsonio import Value
 from sessiontree.core.messages import Text, ToolCall
-from sessiontree.providers.templates import NO_RESULT
-from sessiontree.providers.turns import Answer, AssistantBlock, AssistantTurn, ResultsTurn, Turn, UserTurn, quoted
+from sessiontree.providers.templates import NO_OUTPUT, NO_RESULT, stray_result_text
+from sessiontree.providers.turns import (
+    Answer,
+    AssistantBlock,
+    AssistantTurn,
+    ResultsTurn,
+    Turn,
+    UserTurn,
+    quoted,
+    sendable_text,
+)
 
 REFUSED_CHARACTER = re.compile("[^a-zA-Z0-9_-]")
 DIGEST_LENGTH = 8
@@ -47,6 +56,8 @@ class FoundResult(NamedTuple):
 
 class Matches(NamedTuple):
     answers: dict[CallPosition, FoundResult]
+    strays: set[str]
+    """Ids of results that no call has."""
     dropped: list[str]
 
 
@@ -54,6 +65,7 @@ def pair_results(turns: Sequence[Turn], unanswered: Unanswered, notes: list[str]
     """Move every result after its call; complete or strip the calls without a result."""
     matches = _match_all(turns)
     notes += matches.dropped
+    notes += [f"The result for {quoted(id)} has no call and was sent as text." for id in matches.strays]
     _note_moves(turns, matches.answers, notes)
     calls = dict(_iter_calls(turns))
     match unanswered:
@@ -73,8 +85,8 @@ def pair_results(turns: Sequence[Turn], unanswered: Unanswered, notes: list[str]
                 paired.append(turn)
             case AssistantTurn():
                 paired += _answered_turn(index, turn, ids, matches.answers)
-            case ResultsTurn():
-                pass  # its results were added after their calls
+            case ResultsTurn():  # its other results were added after their calls
+                paired += [_stray_turn(answer) for answer in turn.answers if answer.call_id in matches.strays]
             case _:
                 assert_never(turn)
     return paired
@@ -103,7 +115,7 @@ def _match_all(turns: Sequence[Turn]) -> Matches:
                     by_id.setdefault(answer.call_id, []).append(FoundResult(index, answer))
             case _:
                 assert_never(turn)
-    matches = Matches({}, [])
+    matches = Matches({}, set(), [])
     for call_id, events in by_id.items():
         _match_one_id(call_id, events, matches)
     return matches
@@ -132,7 +144,7 @@ def _match_one_id(call_id: str, events: Iterable[CallPosition | FoundResult], ma
             matches.answers.update(zip(answered, answers, strict=False))
             surplus += len(answers) - len(answered)
     if not calls:
-        matches.dropped.extend(f"The result for {quoted(call_id)} was dropped: no such call." for _ in early)
+        matches.strays.add(call_id)
         return
     never_answered = [position for position in calls if position not in matches.answers]
     matches.answers.update(zip(never_answered, early, strict=False))
@@ -221,6 +233,11 @@ def _answer(call_id: str, found: FoundResult | None) -> Answer:
     if found is None:
         return Answer(call_id, (Text(NO_RESULT),), is_error=True)
     return Answer(call_id, found.answer.blocks, found.answer.is_error)
+
+
+def _stray_turn(answer: Answer) -> UserTurn:
+    opening = Text(stray_result_text(sendable_text(answer.tool_name), is_error=answer.is_error))
+    return UserTurn((opening, *(answer.blocks or (Text(NO_OUTPUT),))))
 
 
 # Names and ids

@@ -85,6 +85,7 @@ class Answer(Value, frozen=True):
     call_id: str
     blocks: tuple[UserBlock, ...] = ()
     is_error: bool = False
+    tool_name: str = ""
 
 
 class ResultsTurn(Value, frozen=True):
@@ -112,7 +113,9 @@ def read_conversation(messages: Sequence[Message]) -> Conversation:
                 _add_assistant(turns, _assistant_turn(message, notes))
             case ToolResult():
                 shown = _shown_blocks(blocks_of(message.content), "a tool result", notes)
-                turns.append(ResultsTurn((Answer(message.tool_call_id, shown, message.is_error),)))
+                turns.append(
+                    ResultsTurn((Answer(message.tool_call_id, shown, message.is_error, message.tool_name or ""),))
+                )
             case _:
                 blocks = _user_blocks(message, notes)
                 if blocks:

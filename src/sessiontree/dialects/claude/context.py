@@ -25,7 +25,7 @@ from sessiontree.dialects.claude.messages import (
 )
 from sessiontree.dialects.claude.path import Path
 from sessiontree.dialects.claude.records import SYNTHETIC, object_in, string_in
-from sessiontree.dialects.contract import IndexedLines
+from sessiontree.dialects.contract import IndexedLines, ReadOptions
 from sessiontree.errors import ReplacedError
 
 _MODEL_WINDOW = 256
@@ -34,10 +34,10 @@ _MODEL_WINDOW = 256
 _MODE_FIELDS = {"mode": "mode", "permission-mode": "permissionMode"}
 
 
-def build_context(chain: Chain, path: Path) -> Context:
+def build_context(chain: Chain, path: Path, read_options: ReadOptions) -> Context:
     """Return the messages a model receives for a path."""
     lines, ids = chain.lines, chain.tree.ids
-    plan = _plan_messages(chain, path)
+    plan = _plan_messages(chain, path, read_options)
     messages = LazyMessages(
         len(plan.nodes),
         lambda positions: _read_messages(lines, ids, plan, positions),
@@ -118,19 +118,19 @@ class _Plan(Struct):
             self.indexes[position] = other.indexes[at]
 
 
-def _plan_messages(chain: Chain, path: Path) -> _Plan:
+def _plan_messages(chain: Chain, path: Path, read_options: ReadOptions) -> _Plan:
     draft = _Draft(chain, path)
     plan = draft.plan
     blank = _find_blank(chain, plan, draft.maybe_blank)
     # The client does not send a result without its call, and sends `(no content)` where nothing else is left between
-    # two answers. The result itself stays in the context: `providers` leaves it out, and other callers can see it.
-    strays = {at for at, call in draft.results.items() if call not in plan.tools}
+    # two answers.
+    strays = {at for at, call in draft.results.items() if call not in plan.tools and not read_options.recovered}
     if not blank and not strays:
         return plan
     final = _Plan(plan.tools, plan.preserved)
     placeholders = _find_placeholders(chain, plan, blank, strays)
     for at in range(len(plan.nodes)):
-        if at not in blank:
+        if at not in blank and at not in strays:
             final.copy_message(plan, at)
         if at in placeholders:
             final.placeholders.add(len(final.nodes))

@@ -90,7 +90,7 @@ class ClaudeCode(DialectBase):
         from sessiontree.dialects.claude import context
 
         chain = Chain(lines)
-        return context.build_context(chain, path.find_path(chain, leaf, read_options))
+        return context.build_context(chain, path.find_path(chain, leaf, read_options), read_options)
 
     def facts(self, lines: IndexedLines) -> Facts:
         return _ClaudeFacts(lines)

@@ -20,6 +20,7 @@ from sessiontree.dialects.neovate.records import (
     is_compaction,
     milliseconds,
     number,
+    result_fields,
     string,
     token_counts,
 )
@@ -286,8 +287,7 @@ def _decode_message(body: dict[str, Any]) -> dict[str, Any]:
 
 def decode_result(part: dict[str, Any]) -> dict[str, Any]:
     """Decode one result in the current form into a message."""
-    result = part.get("result")
-    fields = result if isinstance(result, dict) else {"llmContent": result}
+    fields = result_fields(part)
     content = _decode_content(fields.get("llmContent"))
     return {
         "role": "toolResult",

@@ -23,7 +23,7 @@ from sessiontree.core.entries import (
     parse_entry,
 )
 from sessiontree.core.ids import iso_time
-from sessiontree.core.jsonio import convert_fields, parse_object
+from sessiontree.core.jsonio import convert_fields, parse_object, render_json
 from sessiontree.core.messages import (
     Assistant,
     Block,
@@ -239,8 +239,7 @@ def is_result(part: object) -> bool:
 
 
 def _tool_result(part: dict[str, Any], time: int | None) -> ToolResult:
-    result = part.get("result")
-    fields = result if isinstance(result, dict) else {"llmContent": result}
+    fields = result_fields(part)
     is_old = part.get("type") == "tool_result"
     return ToolResult(
         time,
@@ -249,6 +248,16 @@ def _tool_result(part: dict[str, Any], time: int | None) -> ToolResult:
         content=_content(fields.get("llmContent")),
         is_error=fields.get("isError") is True,
     )
+
+
+def result_fields(part: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a result. A value in another form than the client's is the text itself, or becomes JSON."""
+    result = part.get("result")
+    if not isinstance(result, dict):
+        return {"llmContent": result}
+    if "llmContent" in result or not result:
+        return result
+    return {**result, "llmContent": render_json(result).decode()}
 
 
 def parts(content: object) -> list[Any]:
