@@ -51,7 +51,7 @@ SCENES: dict[str, tuple[int, int, str, tuple[str, ...]]] = {
     "stats": (100, 16, "shop", ("sessiontree stats --all",)),
     "info": (100, 24, "shop", (f"sessiontree info {LOGIN}",)),
     "explore": (100, 24, "tools", (f"sessiontree explore start {JSON} {LANES}",)),
-    "chat": (90, 26, "tools", ("sessiontree chat --model demo", "Why does the test fail?", "y", "y", "/tree")),
+    "chat": (90, 26, "tools", ("sessiontree chat --model demo", "What is in this folder?", "/tree")),
 }
 
 

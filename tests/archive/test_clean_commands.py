@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.archive.clean import parse_duration
+from sessiontree.core.durations import parse_age
 from sessiontree.errors import ExistsError, NotFoundError, UsageError
 from tests.archive.conftest import Command
 from tests.archive.machine import CLAUDE_ID, NATIVE_ID, contents, home_of, native_lines, write_claude, write_native
@@ -174,7 +174,13 @@ def test_escape_sequences_in_titles_are_made_harmless(tmp_path: Path, command: C
         assert "red" in shown
 
 
-@pytest.mark.parametrize("text", ["", "30", "d", "-3d", "30x", "3.5d", "99999999d"])
+@pytest.mark.parametrize("text", ["", "30", "d", "-3d", "30x", "6M", "99999999d"])
 def test_an_invalid_duration_is_rejected(text: str) -> None:
     with pytest.raises(UsageError, match="30d"):
-        parse_duration(text)
+        parse_age(text)
+
+
+def test_minutes_are_refused_as_an_age_and_months_are_shown_in_words(command: Command) -> None:
+    with pytest.raises(UsageError, match="'6m' means 6 minutes; for months write 6mo"):
+        command("clean", "--older-than", "6m")
+    assert "without a message for 6 months" in command("clean", "--older-than", "6mo").err

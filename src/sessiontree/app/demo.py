@@ -1,40 +1,41 @@
-"""`--model demo`: a scripted conversation with real tools in a temporary folder. Makes no network requests."""
+"""`--model demo`: a scripted conversation with real tools, which only read. Makes no network requests."""
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
+import os
 
 from sessiontree.compaction.prompts import CARE
-from sessiontree.git import command
 from sessiontree.models import ScriptedModel
 from sessiontree.models.scripted import ScriptCall, ScriptTurn
 
 DEMO = "demo"
 
-_WORDS = '''"""Counts words."""
+_LARGEST = 64 * 1024
+_TEXT = (".md", ".txt", ".rst", ".toml", ".py", ".js", ".ts", ".go", ".rs", ".java", ".c", ".json", ".yaml", ".yml")
 
 
-def count(text):
-    return len(text.split(" "))
-'''
-_TEST = """from words import count
+def find_text_file(folder: str) -> str | None:
+    """The name of a small text file in a folder for the demonstration to read; the README if there is one."""
+    try:
+        with os.scandir(folder) as entries:
+            names = [
+                entry.name
+                for entry in entries
+                if entry.name.lower().endswith(_TEXT)
+                and entry.is_file(follow_symlinks=False)
+                and entry.stat(follow_symlinks=False).st_size <= _LARGEST
+            ]
+    except OSError:
+        return None
+    return min(
+        names,
+        key=lambda name: (not name.lower().startswith("readme"), _TEXT.index(_extension(name)), name),
+        default=None,
+    )
 
-assert count("one two") == 2
-assert count("one  two") == 2, "two spaces do not make a word"
-print("all tests pass")
-"""
 
-
-def create_demo_project() -> str:
-    """Create a folder with a small program that has a bug; as a git repository, so that lanes get worktrees."""
-    folder = Path(tempfile.mkdtemp(prefix="sessiontree-demo-"))
-    (folder / "words.py").write_text(_WORDS)
-    (folder / "test_words.py").write_text(_TEST)
-    author = ("-c", "user.name=demo", "-c", "user.email=demo@localhost", "-c", "commit.gpgsign=false")
-    for arguments in (("init", "-q"), ("add", "-A"), (*author, "commit", "-q", "-m", "A program with a bug")):
-        command.query(str(folder), *arguments)
-    return str(folder)
+def _extension(name: str) -> str:
+    return os.path.splitext(name)[1].lower()
 
 
 _VARIANTS = (
@@ -81,39 +82,22 @@ def demo_lane_model(number: int) -> ScriptedModel:
     )
 
 
-def demo_model() -> ScriptedModel:
-    """The script of the demonstration. It ignores its input."""
-    return ScriptedModel(
-        [
-            _SUMMARY,
-            ScriptTurn(
-                thinking="This is a demonstration: I am a script. First I read both files, in parallel.",
-                text="I am a script, not a model, but my tools are real. I read the two files here.",
-                tool_calls=(
-                    ScriptCall("read", {"path": "words.py"}),
-                    ScriptCall("read", {"path": "test_words.py"}),
-                ),
-                delay=0.02,
-            ),
-            ScriptTurn(
-                text="Two spaces in a row count as a word. I fix that; you will be asked first.",
-                tool_calls=(
-                    ScriptCall("edit", {"path": "words.py", "old_text": 'text.split(" ")', "new_text": "text.split()"}),
-                ),
-                delay=0.02,
-            ),
-            ScriptTurn(
-                text="Now the tests.",
-                tool_calls=(ScriptCall("bash", {"command": "python3 test_words.py"}),),
-                delay=0.02,
-            ),
-            ScriptTurn(
-                text=(
-                    "Done. Now try /tree to switch to any message, /rewind to revert the change of the file, "
-                    "/fork for a new session, /compact, /usage, !ls to run a command, /help."
-                ),
-                delay=0.02,
-            ),
-            ScriptTurn(text="My script has ended. /help lists the commands.", repeat=True),
-        ]
+def demo_model(folder: str | None = None) -> ScriptedModel:
+    """The script of the demonstration for a folder (default: the current one). It only reads, and ignores its input."""
+    file = find_text_file(os.curdir if folder is None else folder)
+    looks = ScriptTurn(
+        thinking="This is a demonstration: I am a script. First I look around, with two calls in parallel.",
+        text="I am a script, not a model, but my tools are real. I look at this folder, and change nothing.",
+        tool_calls=(ScriptCall("ls", {"path": "."}), ScriptCall("glob", {"pattern": "*"})),
+        delay=0.02,
     )
+    reads = ScriptTurn(text=f"Now I read {file}.", tool_calls=(ScriptCall("read", {"path": file}),), delay=0.02)
+    ends = ScriptTurn(
+        text=(
+            "Done, and nothing was changed. Now try /tree to switch to any message, /fork for a new session, "
+            "/compact, /usage, !ls to run a command, /help. `--model provider:name` answers for real."
+        ),
+        delay=0.02,
+    )
+    last = ScriptTurn(text="My script has ended. /help lists the commands.", repeat=True)
+    return ScriptedModel([_SUMMARY, looks, *([reads] if file is not None else []), ends, last])

@@ -13,7 +13,7 @@ from sessiontree.agent.async_bridge import in_thread
 from sessiontree.agent.controller import Controller
 from sessiontree.agent.mcp_client import FILE, read_servers, running_servers
 from sessiontree.agent.tools.base import load_tools
-from sessiontree.app.demo import DEMO, create_demo_project, demo_lane_model, demo_model
+from sessiontree.app.demo import DEMO, demo_lane_model, demo_model
 from sessiontree.core.entries import ApprovalMode
 from sessiontree.errors import UsageError
 from sessiontree.explore.task_tool import TaskTool, find_unfinished
@@ -58,7 +58,7 @@ class Started(Struct, frozen=True):
 @contextlib.asynccontextmanager
 async def open_controller(options: StartOptions, approver: Approver | None = None) -> AsyncIterator[Started]:
     """A controller with its session open; closed at the end, with its MCP servers."""
-    cwd = create_demo_project() if options.model == DEMO else options.cwd
+    cwd = options.cwd
     tools = load_tools()
     tools.add(TaskTool(find_model=lambda name: find_model(name, options.settings.models), home=options.home))
     notes: list[str] = []

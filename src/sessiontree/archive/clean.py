@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -13,12 +12,8 @@ from sessiontree.archive.archive import Archive, delete_session
 from sessiontree.archive.candidates import Candidate, parse_milliseconds, read_details
 from sessiontree.archive.catalog import ArchiveItem
 from sessiontree.clients import client_of, read_client_file
-from sessiontree.errors import UsageError
 
 _DAY = 86_400_000
-_UNITS = {"h": _DAY // 24, "d": _DAY, "w": 7 * _DAY, "m": 30 * _DAY, "y": 365 * _DAY}
-_duration = re.compile(r"(\d{1,6})([hdwmy])\Z")
-
 _WARNING_PERIOD = 7 * _DAY
 
 
@@ -44,14 +39,6 @@ class CleanPlan(Struct, frozen=True):
     @property
     def size(self) -> int:
         return sum(candidate.size for candidate in self.chosen) + sum(item.size for item in self.archived)
-
-
-def parse_duration(text: str) -> int:
-    """Convert `30d` to milliseconds; hours, days, weeks, months of 30 days, years."""
-    found = _duration.match(text.strip().lower())
-    if not found:
-        raise UsageError(f"{text!r} is not a duration; use a number and h, d, w, m or y, such as 30d")
-    return int(found[1]) * _UNITS[found[2]]
 
 
 def plan_clean(candidates: Iterable[Candidate], policy: CleanPolicy, now: int) -> CleanPlan:

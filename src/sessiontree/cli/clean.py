@@ -15,7 +15,6 @@ from sessiontree.archive.clean import (
     CleanPlan,
     CleanPolicy,
     find_expiring,
-    parse_duration,
     plan_clean,
     plan_purge,
     purge,
@@ -25,6 +24,7 @@ from sessiontree.cli.archive_home import open_home
 from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
 from sessiontree.clients import client_of
+from sessiontree.core.durations import parse_age
 from sessiontree.core.ids import now_ms
 from sessiontree.errors import SessionTreeError
 from sessiontree.views.text import columns, cut, human_size, one_line, pad, plural
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 EXAMPLES = """examples:
   sessiontree clean --older-than 30d --keep-named
-  sessiontree clean --older-than 6m --agent claude --yes
+  sessiontree clean --older-than 6mo --agent claude --yes
 
 `sessiontree restore` restores a session byte for byte. Only --purge with --yes deletes permanently."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--older-than", metavar="AGE", default="30d", help="minimum age: 30d, 12h, 8w, 6m, 1y (default: 30d)"
+        "--older-than", metavar="AGE", default="30d", help="minimum age: 12h, 30d, 8w, 6mo (months), 1y (default: 30d)"
     )
     parser.add_argument("--keep-named", action="store_true", help="keep sessions with a name")
     parser.add_argument("--keep-labeled", action="store_true", help="keep sessions with labeled entries")
@@ -57,7 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: Options) -> int | None:
     home, now = open_home(options), now_ms()
     agent = check_target(options.agent) if options.agent else None
-    policy = CleanPolicy(parse_duration(options.older_than), options.keep_named, options.keep_labeled, agent)
+    age = parse_age(options.older_than)
+    policy = CleanPolicy(round(1000 * age.seconds), options.keep_named, options.keep_labeled, agent)
     sessions = list(home.sessions())
     plan = plan_clean(sessions, policy, now)
     items = home.archive.items()
@@ -80,6 +81,7 @@ def run(options: Options) -> int | None:
         output.print_json({**_to_json(plan, options, failed, risk), "refs": refs})
     else:
         output.print_lines(table(plan, now))
+        stderr.print_line(f"sessions without a message for {age.text}")
         _print_summary(plan, options, risk)
     if refs:
         stderr.print_line(f"the lanes' work is kept in git: {', '.join(refs)}")

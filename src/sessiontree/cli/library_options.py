@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 import time
 
 from sessiontree.cli.parser import Options
 from sessiontree.core.context import milliseconds
+from sessiontree.core.durations import UNITS, parse_duration
 from sessiontree.errors import UsageError
 from sessiontree.library.library import Library
 from sessiontree.library.roots import parse_roots
 from sessiontree.library.scanner import Progress
 
 _PROGRESS_AFTER = 0.3
-_UNITS = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800, "mo": 30 * 86_400, "y": 365 * 86_400}
-_AGE = r"(?P<number>\d{1,6})(?P<unit>m|h|d|w|mo|y)\Z"
 
 
 def add_filter_options(parser: argparse.ArgumentParser, *, since: str) -> None:
@@ -68,12 +66,12 @@ def scan_progress() -> Progress | None:
 
 def parse_since(text: str) -> int:
     """Parse an age (7d) or a date into milliseconds since the epoch."""
-    found = re.match(_AGE, text)
+    found = parse_duration(text)
     if found is not None:
-        return round(1000 * (time.time() - int(found["number"]) * _UNITS[found["unit"]]))
+        return round(1000 * (time.time() - found.seconds))
     at = milliseconds(text)
     if at is None:
-        raise UsageError(f"--since {text!r}: expected an age like 7d (m, h, d, w, mo, y) or a date like 2026-11-01")
+        raise UsageError(f"--since {text!r}: expected an age like 7d (units: {UNITS}) or a date like 2026-11-01")
     return at
 
 

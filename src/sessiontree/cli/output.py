@@ -37,20 +37,24 @@ def print_lines(lines: Iterable[str]) -> None:
 
 def width() -> int:
     """The terminal's columns; a fixed number for other outputs."""
-    if not sys.stdout.isatty():
-        return int(os.environ.get("COLUMNS") or PLAIN_WIDTH)
-    return terminal_columns(PLAIN_WIDTH)
+    return terminal_columns(PLAIN_WIDTH) if sys.stdout.isatty() else _set_columns() or PLAIN_WIDTH
 
 
 def terminal_columns(fallback: int) -> int:
     """Like `shutil.get_terminal_size().columns`, without the cost of importing `shutil`."""
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isdecimal() and int(columns) > 0:
-        return int(columns)
+    columns = _set_columns()
+    if columns:
+        return columns
     try:
         return os.get_terminal_size(sys.__stdout__.fileno()).columns or fallback  # type: ignore[union-attr]
     except (AttributeError, ValueError, OSError):  # stdout is missing, closed, or not a terminal
         return fallback
+
+
+def _set_columns() -> int:
+    """The number in COLUMNS; 0 if it is missing or not a number."""
+    columns = os.environ.get("COLUMNS", "")
+    return int(columns) if columns.isascii() and columns.isdecimal() else 0
 
 
 def use_color() -> bool:

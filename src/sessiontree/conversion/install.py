@@ -56,6 +56,12 @@ class Plan(Struct, frozen=True):
     """The client's command that imports the file, run by `install`; empty when it reads the file itself."""
 
 
+def check_not_empty(session: Session) -> None:
+    """Refuse to convert a session without messages: the copy would be a file that its client cannot resume."""
+    if not session.count("message"):
+        raise ConversionError(f"{session.location}: nothing to convert: the session has no messages")
+
+
 def make_plan(session: Session, request: Request, environment: Mapping[str, str] = os.environ) -> Plan:
     """Run the complete conversion without writing anything."""
     id = new_session_id()

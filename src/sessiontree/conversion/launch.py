@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 
 from sessiontree.conversion.copies import Copy, CopyFile, origin_of
-from sessiontree.conversion.install import Plan, Request, install, make_plan
+from sessiontree.conversion.install import Plan, Request, check_not_empty, install, make_plan
 from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.dialects.canonical import SessionMeta
 from sessiontree.dialects.contract import ReadOptions
@@ -60,6 +60,7 @@ def plan_resumption(
         found = copies.find_current(session, agent, session.cwd if cwd is None else os.path.realpath(cwd))
         if found is not None:
             return Resumption(found.command, found.cwd, copy=found)
+    check_not_empty(session)
     plan = make_plan(session, Request(agent, branch="all", cwd=cwd), environment)
     return Resumption(plan.resume, plan.cwd, plan)
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
+from sessiontree.core.durations import parse_duration
 from sessiontree.errors import UsageError
 from sessiontree.explore.records import Bounds
 from sessiontree.models import Model
@@ -15,9 +16,8 @@ from sessiontree.models import Model
 _RULER = re.compile(r"^-{3,}[ \t]*$", re.MULTILINE)
 # Not str.splitlines(): a form feed or a Unicode line separator may be part of a prompt.
 _LINE_END = re.compile(r"\r\n?")
-_BUDGET = re.compile(r"(?P<dollars>\$)?(?P<number>\d+(?:\.\d+)?)(?P<unit>k|M|s|m|min|h)?\Z", re.ASCII)
+_BUDGET = re.compile(r"(?P<dollars>\$)?(?P<number>\d+(?:\.\d+)?)(?P<unit>k|M)?\Z", re.ASCII)
 _TOKENS = {None: 1, "k": 1_000, "M": 1_000_000}
-_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3_600}
 _ATTEMPT = (
     "\n\n(This is attempt {number} of {count}, made in parallel, each without knowing the others. Choose your own "
     "approach, not the most obvious one.)"
@@ -79,17 +79,17 @@ def parse_bounds(budgets: Sequence[str], lanes: int, depth: int) -> Bounds:
     """Parse limits such as `200k` or `1.5M` (tokens), `$2` (cost), `90s`, `10m` or `1h` (time)."""
     found: dict[str, float] = {}
     for text in budgets:
-        match = _BUDGET.match(text.strip())
-        unit = match["unit"] if match else None
-        if match is None or float(match["number"]) <= 0 or (match["dollars"] and unit):
-            raise UsageError(f"invalid budget {text!r}; use 200k or 1.5M (tokens), $2 (cost), 90s, 10m or 1h (time)")
-        number = float(match["number"])
-        if match["dollars"]:
-            kind, value = "cost", number
-        elif unit in _SECONDS:
-            kind, value = "seconds", number * _SECONDS[unit]
+        match, time = _BUDGET.match(text.strip()), parse_duration(text)
+        if time is not None:
+            kind, value = "seconds", time.seconds
+        elif match is None or (match["dollars"] and match["unit"]):
+            kind, value = "", 0.0
+        elif match["dollars"]:
+            kind, value = "cost", float(match["number"])
         else:
-            kind, value = "tokens", number * _TOKENS[unit]
+            kind, value = "tokens", float(match["number"]) * _TOKENS[match["unit"]]
+        if value <= 0:
+            raise UsageError(f"invalid budget {text!r}; use 200k or 1.5M (tokens), $2 (cost), 90s, 10m or 1h (time)")
         if kind in found:
             raise UsageError(f"two budgets of {kind}; give one")
         found[kind] = value

@@ -127,6 +127,7 @@ class Library:
             found = self._at_ref(everything, text, outside=outside)
             if found is not None:
                 return found
+        is_folder = os.path.isdir(text)
         by_prefix = [summary for summary in everything if text and summary.id.startswith(text)]
         for candidates in (
             [summary for summary in everything if summary.id == text],
@@ -136,7 +137,7 @@ class Library:
             [
                 summary
                 for summary in everything
-                if summary.kind == "session" and text and text.lower() in summary.title.lower()
+                if summary.kind == "session" and text and not is_folder and text.lower() in summary.title.lower()
             ],
             by_prefix,
         ):
@@ -144,6 +145,10 @@ class Library:
                 return candidates[0]
             if candidates:
                 raise _ambiguous(text, sorted(candidates, key=_SORTS["recent"], reverse=True))
+        if is_folder:
+            raise NotFoundError(
+                f"{text}: a folder, not a session; list its sessions: sessiontree list --project {text}"
+            )
         raise NotFoundError(
             f"no session matches {text!r} (searched {len(everything)} sessions; use a path, an id prefix or a title)"
         )

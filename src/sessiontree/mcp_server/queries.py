@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from sessiontree.core.durations import UNITS
 from sessiontree.errors import NotFoundError, UsageError
 from sessiontree.library.library import Library
 from sessiontree.library.summary import Summary
@@ -176,7 +177,7 @@ def _since(text: str) -> int:
     """Parse a time by the rules of the query language."""
     query = parse(f"since:{text}")
     if query.filters.since is None or query.where is not None:
-        raise UsageError(f"since {sanitize(text[:40])!r}: expected an age like 7d (m, h, d, w, mo, y) or a date")
+        raise UsageError(f"since {sanitize(text[:40])!r}: expected an age like 7d (units: {UNITS}) or a date")
     return query.filters.since
 
 

@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
+from sessiontree.core.durations import UNITS, parse_duration
 from sessiontree.library.summary import replace_surrogates
 from sessiontree.search.query import (
     BRANCHES,
@@ -58,11 +59,9 @@ _OTHER_NAMES = {
 }
 
 _OPERATORS = {"OR", "|", "AND", "NOT"}
-_UNITS = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800, "mo": 30 * 86_400, "y": 365 * 86_400}
-_TIMES = "an age (7d; units m, h, d, w, mo, y), a date or time (2026-11-01T09:30), today or yesterday"
+_TIMES = f"an age (7d; units {UNITS}), a date or time (2026-11-01T09:30), today or yesterday"
 _LAST_MILLISECOND = 253_402_300_799_999  # the end of the year 9999
 _name = re.compile(r"([A-Za-z]+):")
-_age = re.compile(r"(?P<number>\d{1,6})(?P<unit>mo|m|h|d|w|y)\Z", re.IGNORECASE | re.ASCII)
 _month = re.compile(r"(?P<year>\d{4})(?:-(?P<month>\d\d?))?\Z", re.ASCII)
 _flags = re.compile(r"[A-Za-z]*")
 _KNOWN_FLAGS = "ims"
@@ -436,10 +435,9 @@ def _time(text: str, now: datetime | None) -> int | None:
     here = now or datetime.now()
     zone = here.tzinfo
     try:
-        age = _age.match(text)
+        age = parse_duration(text)
         if age is not None:
-            passed = timedelta(seconds=int(age["number"]) * _UNITS[age["unit"].lower()])
-            return _milliseconds(here, minus=passed)
+            return _milliseconds(here, minus=timedelta(seconds=age.seconds))
         month = _month.match(text)
         if month is not None:
             return _milliseconds(datetime(int(month["year"]), int(month["month"] or 1), 1, tzinfo=zone))

@@ -42,8 +42,13 @@ def write_all(fd: int, data: bytes, os_calls: OsCalls) -> None:
         written += os_calls.write(fd, data[written:])
 
 
-def write_temporary(path: str, chunks: Iterable[bytes], os_calls: OsCalls = OS_CALLS) -> str:
-    """Write and fsync a hidden temporary file in the folder of `path`, mode 0600, and return its path."""
+def write_temporary(
+    path: str, chunks: Iterable[bytes], os_calls: OsCalls = OS_CALLS, permissions: int | None = None
+) -> str:
+    """Write and fsync a hidden temporary file in the folder of `path`, and return its path.
+
+    Its mode is 0600, or `permissions` once it is complete.
+    """
     # In the same folder, because link and rename do not work across file systems. O_EXCL and O_NOFOLLOW prevent
     # writing to a file or link that another user planted under this name.
     folder, name = os.path.split(path)
@@ -52,6 +57,8 @@ def write_temporary(path: str, chunks: Iterable[bytes], os_calls: OsCalls = OS_C
     try:
         for chunk in chunks:
             write_all(fd, chunk, os_calls)
+        if permissions is not None:
+            os.fchmod(fd, permissions)
         os_calls.fsync(fd)
     except BaseException:
         os.close(fd)

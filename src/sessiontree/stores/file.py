@@ -121,7 +121,8 @@ class FileStore:
         # 4. Rename the new file over the path, and fsync the folder.
         backup = f"{self.location}.{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.urandom(2).hex()}.bak"
         try:
-            temporary = write_temporary(self.location, data, self._os_calls)
+            permissions = os.stat(self.location).st_mode & 0o7777
+            temporary = write_temporary(self.location, data, self._os_calls, permissions)
         except OSError as error:
             raise WriteError(f"{self.location}: cannot rewrite: {error.strerror}; nothing was changed") from error
         try:

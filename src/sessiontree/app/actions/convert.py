@@ -8,7 +8,7 @@ import shlex
 from sessiontree import plugins
 from sessiontree.app.actions.contract import ActionPlan, Description, Done, unchanged
 from sessiontree.app.actions.files import RemoveFilesPlan
-from sessiontree.conversion.install import Plan, Request, install, make_plan
+from sessiontree.conversion.install import Plan, Request, check_not_empty, install, make_plan
 from sessiontree.core.jsonio import JsonObject
 from sessiontree.errors import UsageError
 from sessiontree.session.session import Session
@@ -45,6 +45,7 @@ def _files_below(folder: str) -> list[str]:
 
 def plan_convert(session: Session, request: Request) -> ConvertPlan:
     """Plan a conversion. It is carried out completely, but for the writing: the plan has the report of losses."""
+    check_not_empty(session)
     return ConvertPlan(session, make_plan(session, request))
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from sessiontree.app.actions.contract import ActionPlan, Description, Done, unchanged
 from sessiontree.app.actions.files import RemoveFilesPlan
 from sessiontree.core.jsonio import JsonObject
-from sessiontree.errors import ExistsError, UsageError
+from sessiontree.errors import ExistsError, NotFoundError, UsageError
 from sessiontree.export import BranchSelection, Format, Redactor, export
 from sessiontree.session.session import Session
 from sessiontree.stores.atomic_files import create_file
@@ -79,6 +79,9 @@ def plan_export(
     chosen = format or format_of(path)
     if chosen is None:
         raise UsageError(f"{path}: unknown extension; use {', '.join(EXTENSIONS)}")
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise NotFoundError(f"{folder}: no such folder; create it first, or choose another path")
     if os.path.lexists(path):
         raise ExistsError(f"{path}: file exists; choose another name")
     return ExportPlan(session, os.path.abspath(path), chosen, branch, new_redactor() if redact else None)

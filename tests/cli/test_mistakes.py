@@ -1,0 +1,85 @@
+"""Mistakes and surroundings that new users meet: odd variables, empty files, folders, missing folders, file modes."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sessiontree
+from tests.cli.conftest import Run
+
+
+@pytest.mark.parametrize("columns", ["abc", "", "-5", "0", "²"])
+def test_an_odd_width_in_the_environment_is_ignored(session: str, tmp_path: Path, columns: str) -> None:
+    environment = {**os.environ, "HOME": str(tmp_path), "SESSIONTREE_HOME": str(tmp_path / "home"), "COLUMNS": columns}
+    command = [sys.executable, "-m", "sessiontree", "list", "--all"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "解析器" in done.stdout
+
+
+@pytest.mark.parametrize("how", [("--install",), ("--out", "copy.jsonl"), ()])
+def test_a_session_without_messages_is_not_converted(run: Run, tmp_path: Path, how: tuple[str, ...]) -> None:
+    empty = tmp_path / "empty.jsonl"
+    empty.touch()
+    ran = run("convert", str(empty), "--to", "claude", *how)
+    assert (ran.code, ran.out) == (1, "")
+    assert "nothing to convert: the session has no messages" in ran.err
+    assert list(tmp_path.rglob("*.jsonl")) == [empty]
+    assert "nothing to convert" in run("resume", str(empty), "--in", "claude", "--print").err
+
+
+@pytest.mark.parametrize("command", ["show", "info", "open", "tag"])
+def test_the_name_of_a_folder_is_not_taken_for_a_title(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    with sessiontree.create(tmp_path, home=tmp_path / "home") as session:
+        session.append("user", "Clean up src and more.")
+    (tmp_path / "src").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for folder in ("src", "."):
+        ran = run(command, folder)
+        assert (ran.code, ran.out) == (1, "")
+        assert f"{folder}: a folder, not a session" in ran.err
+    assert run(command, "up src and").code == 0
+
+
+def test_an_export_into_a_missing_folder_is_refused(run: Run, session: str, tmp_path: Path) -> None:
+    out = tmp_path / "typo" / "page.html"
+    ran = run("export", session, "--out", str(out))
+    assert (ran.code, ran.out) == (1, "")
+    assert f"{out.parent}: no such folder" in ran.err
+    assert not out.parent.exists()
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644, 0o664])
+def test_repair_keeps_the_mode_of_the_file(run: Run, session: str, mode: int) -> None:
+    path = Path(session)
+    path.write_bytes(path.read_bytes() + b'{"type": "mess')
+    path.chmod(mode)
+    assert run("repair", session, "--in-place").code == 0
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+def test_the_demonstration_works_in_the_users_folder_and_changes_nothing(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, temporary = tmp_path / "project", tmp_path / "tmp"
+    project.mkdir()
+    temporary.mkdir()
+    (project / "README.md").write_text("a project about otters")
+    (project / "words.py").write_text("count = len\n")
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in project.iterdir()}
+    ran = run("chat", "-p", "hello", "--model", "demo", "--approval", "yolo", "--output", "stream-json")
+    assert ran.code == 0, ran.err
+    assert "a project about otters" in ran.out
+    assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in project.iterdir()} == before
+    assert list(temporary.iterdir()) == []
+    assert sessiontree.open(run("continue", "--print-path").out.strip()).cwd == str(project)
