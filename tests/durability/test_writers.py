@@ -193,3 +193,65 @@ def test_a_session_object_that_came_through_a_fork_of_the_process_takes_its_own_
     assert [os.waitpid(pid, 0)[1] for pid in pids] == [0] * 4
     again = sessiontree.open(session.location)
     assert (len(again), again.problems) == (401, [])
+
+
+def rewrite_in_place(path: str, old: bytes, new: bytes, more: bytes = b"") -> None:
+    data = Path(path).read_bytes()
+    assert old in data
+    with open(path, "r+b") as file:
+        file.truncate(0)
+        file.write(data.replace(old, new) + more)
+
+
+@pytest.mark.parametrize(
+    "more", [b"", b'{"type":"label","id":"ffffffff","parentId":null}\n' * 3], ids=["same", "longer"]
+)
+@pytest.mark.parametrize("is_fresh", [True, False])
+def test_a_file_rewritten_in_place_is_noticed_and_not_written(
+    session: sessiontree.Session, more: bytes, is_fresh: bool
+) -> None:
+    """Same inode, and a size that appends of other programs could have given it."""
+    session.append("user", "the second message")
+    inode = os.stat(session.location).st_ino
+    writer = sessiontree.open(session.location) if is_fresh else session
+    rewrite_in_place(session.location, b"the second message", b"another message!!!", more)
+    after = Path(session.location).read_bytes()
+    assert os.stat(session.location).st_ino == inode
+    with pytest.raises(ReplacedError, match="was rewritten"):
+        writer.append("user", "to a history that was not read")
+    with pytest.raises(ReplacedError, match="was rewritten"):
+        writer.append("user", "nor later")
+    assert Path(session.location).read_bytes() == after
+    reopened = sessiontree.open(session.location)
+    reopened.append("user", "to the history that is there now")
+    assert len(sessiontree.open(session.location)) == len(reopened)
+
+
+def test_a_new_session_notices_a_rewrite_before_its_second_message(tmp_path: Path) -> None:
+    session = sessiontree.create(cwd="/", path=tmp_path / "s.jsonl", home=tmp_path)
+    session.append("user", "the first message")
+    rewrite_in_place(session.location, b"the first message", b"something else than that")
+    with pytest.raises(ReplacedError, match="was rewritten"):
+        session.append("user", "second")
+
+
+def test_a_refresh_does_not_read_on_in_a_file_that_was_rewritten(session: sessiontree.Session) -> None:
+    session.append("user", "the second message")
+    known = len(session)
+    rewrite_in_place(session.location, b"the second message", b"longer than the second message was")
+    with pytest.raises(ReplacedError, match="was rewritten"):
+        session.refresh()
+    assert len(session) == known
+
+
+def test_a_title_that_is_overwritten_in_place_is_not_a_rewrite(tmp_path: Path) -> None:
+    """oh-my-pi overwrites the title at the start of a file while it is open."""
+    slot = b'{"type":"title","v":1,"title":"old!","updatedAt":"x","pad":"    "}\n'
+    line = b'{"type":"session","version":3,"id":"a","timestamp":"2026-02-16T10:00:00.000Z","cwd":"/"}\n'
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(slot + line)
+    session = sessiontree.open(path, dialect="omp")
+    with path.open("r+b") as file:
+        file.write(slot.replace(b"old!", b"new!"))
+    session.append("user", "hello")
+    assert path.read_bytes().startswith(slot.replace(b"old!", b"new!") + line)

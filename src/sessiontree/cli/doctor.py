@@ -36,24 +36,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> int:
-    files = list(_files(options))
+    skipped: list[str] = []
+    files = list(_files(options, skipped))
     reports = [_check(path, options.dialect, number, len(files)) for number, path in enumerate(files, 1)]
     if sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr)
     if options.json:
-        output.print_json({"sessions": reports})
+        output.print_json({"sessions": reports, "complete": not skipped, "skipped": skipped})
     else:
         output.print_lines(line for report in reports for line in _render(report, alone=len(reports) == 1))
         if len(reports) > 1:
             output.print_lines(_summary(reports))
+        for folder in skipped:
+            stderr.print_error(f"incomplete: {folder} cannot be read; check its permissions")
     has_problems = any(found["severity"] != "note" for report in reports for found in report["findings"])
-    return stderr.DAMAGED if has_problems or any(report["error"] for report in reports) else 0
+    if has_problems or any(report["error"] for report in reports):
+        return stderr.DAMAGED
+    return stderr.INCOMPLETE if skipped else 0
 
 
-def _files(options: Options) -> Iterator[str]:
+def _files(options: Options, skipped: list[str]) -> Iterator[str]:
     for place in options.places:
         if os.path.isdir(place):
-            yield from map(str, iter_sessions(place))
+            yield from map(str, iter_sessions(place, lambda error: skipped.append(str(error.filename))))
         elif os.path.exists(place):
             yield from (place if ref.is_file else str(ref) for ref in iter_sessions(place))
         elif looks_like_path(place) and not find_ref(place).is_file:

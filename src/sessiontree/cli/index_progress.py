@@ -50,13 +50,13 @@ def progress_bar(title: str) -> Progress | None:
     return show
 
 
-def update_index(library: Library) -> None:
+def update_index(library: Library, seconds: float = _SECONDS_UNSEEN) -> None:
     """Update the index after the output: completely on a terminal, else for a few seconds."""
     show = progress_bar("indexing (Ctrl-C stops)")
-    until = time.perf_counter() + _SECONDS_UNSEEN
+    until = time.perf_counter() + seconds
     try:
         with Index(library.environment) as index:
-            index.update(library.indexable(), progress=show or _stop_at(until), wait=False)
+            index.update(library.indexable(), progress=show or _stop_at(until), timeout=0.0)
         _clear()
     except (_TimeUpError, sqlite3.Error, OSError):
         return  # the results were printed; the next search continues indexing

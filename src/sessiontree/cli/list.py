@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_root_option(parser)
 
 
-def run(options: Options) -> None:
+def run(options: Options) -> int:
     start = time.perf_counter()
     with open_library(options) as library:
         project = requested_project(options)
@@ -55,9 +55,12 @@ def run(options: Options) -> None:
         members = _arrange(library, select_sessions, options)
         if options.json:
             output.print_json(_to_json(library, members, project, start))
-            return
-        _print(library, members, with_project=options.all)
-        _print_summary(library, members, hidden, project, start)
+        else:
+            _print(library, members, with_project=options.all)
+            _print_summary(library, members, hidden, project, start)
+            for folder in library.scan.skipped:
+                stderr.print_error(f"incomplete: {folder} cannot be read; check its permissions")
+        return stderr.INCOMPLETE if library.scan.skipped else 0
 
 
 def _select(library: Library, options: Options, project: str | None) -> tuple[list[Summary], int]:
@@ -122,6 +125,8 @@ def _to_json(library: Library, members: Sequence[ThreadMember], project: str | N
     return {
         "project": project,
         "sessions": [describe_thread(member) for member in members],
+        "complete": not scan.skipped,
+        "skipped": list(scan.skipped),
         "totals": totals([member.summary for member in members]),
         "scan": {"files": scan.found, "read": scan.read, "bytesRead": scan.bytes_read},
         "timings": {"scanMs": round(1000 * scan.seconds, 1), "totalMs": round(1000 * (time.perf_counter() - start), 1)},

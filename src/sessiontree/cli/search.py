@@ -5,7 +5,8 @@ project:, model:, in:, is:error, is:abandoned, branch:active, since:, before:. Q
 interpret. A word may begin with one hyphen; after --, everything is part of the query.
 
 The best match comes first. A hit that a model no longer sees is marked: it is on an abandoned branch or before a
-compaction. Files that are not indexed yet are searched directly, and indexed afterwards.
+compaction. Files that are not indexed yet are searched directly, and indexed afterwards. If that takes too long, the
+exit code is 4, and the same search continues where this one stopped.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from sessiontree.cli.library_options import add_root_option, open_library, parse
 from sessiontree.cli.parser import Options
 from sessiontree.errors import SessionTreeError, UsageError
 from sessiontree.search import Hit, Results, search
+from sessiontree.search.engine import SEARCH_SECONDS
 from sessiontree.search.query import terms
 from sessiontree.views.listing import short_ids
 from sessiontree.views.search_results import describe_hit, draw_place, draw_session, draw_snippet, grouped
@@ -69,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_root_option(parser)
 
 
-def run(options: Options) -> None:
+def run(options: Options) -> int:
     _check(options)
     with open_library(options) as library:
         if options.rebuild:
@@ -82,7 +84,9 @@ def run(options: Options) -> None:
             _print(library, results, hits, options)
         sys.stdout.flush()
         if results.unindexed and not options.no_refresh:
-            update_index(library)
+            # What an incomplete search did not reach is indexed for as long: the next one continues from there.
+            update_index(library, *(() if results.is_complete else (SEARCH_SECONDS,)))
+        return 0 if results.is_complete else stderr.INCOMPLETE
 
 
 def _check(options: Options) -> None:
@@ -213,7 +217,11 @@ def _print_no_match(library: Library, results: Results, options: Options) -> Non
     where = f" of {options.project}" if options.project else ""
     count = len(library.sessions(agent=options.agent, project=options.project, include_subagents=True))
     agent = f" of {options.agent}" if options.agent else ""
-    stderr.print_line(f"no match for {_query(options)!r} in {plural(count, 'session')}{agent}{where}")
+    searched = count - results.unsearched.sessions
+    among = plural(count, "session") if searched == count else f"{searched:,} of {plural(count, 'session')}"
+    stderr.print_line(f"no match for {_query(options)!r} in {among}{agent}{where}")
+    if not results.is_complete:
+        return
     words = [term for term in terms(results.query.where) if getattr(term, "text", "")]
     tries = ["the beginning of a word followed by *"] if words else []
     if options.agent and not count:
@@ -311,15 +319,17 @@ def _to_json(results: Results, hits: Sequence[Hit], options: Options) -> dict[st
             if options.context:
                 value |= _neighbors_to_json(session, hit, options.context)
             described.append(value)
-    is_end = results.next_offset is None
+    is_total = results.is_complete and results.next_offset is None and (hits or not options.offset)
     value = {
         "query": _query(options),
         "state": results.state,
-        "total": options.offset + len(hits) if is_end and (hits or not options.offset) else None,
+        "total": options.offset + len(hits) if is_total else None,
         "offset": options.offset,
         "nextOffset": results.next_offset,
         "sessions": results.sessions,
         "unindexed": results.unindexed,
+        "complete": results.is_complete,
+        "unsearched": {"sessions": results.unsearched.sessions, "bytes": results.unsearched.size},
         "hits": described,
         "notes": results.notes,
         "timings": {"searchMs": round(1000 * results.seconds, 1)},

@@ -1,4 +1,4 @@
-"""Output on stderr, and the exit codes: 0 ok, 1 failed, 2 usage, 3 damaged input, 130 interrupted."""
+"""Output on stderr, and the exit codes: 0 ok, 1 failed, 2 usage, 3 damaged input, 4 incomplete, 130 interrupted."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from sessiontree.core.entries import Problem
 from sessiontree.errors import ConversionError, DamagedError, NotFoundError, ReadOnlyError, SessionTreeError, UsageError
 from sessiontree.views.text import clean
 
-FAILED, USAGE, DAMAGED, INTERRUPTED = 1, 2, 3, 130
+FAILED, USAGE, DAMAGED, INCOMPLETE, INTERRUPTED = 1, 2, 3, 4, 130
 
 EXIT_CODES = """exit codes:
   0  done
   1  failed: for example, no such session or entry, or a write error
   2  usage error
   3  damaged input: not readable as a session
+  4  incomplete: the output does not cover everything; a message names what is missing
   130  interrupted"""
 
 

@@ -37,12 +37,16 @@ class Found(Struct, frozen=True, gc=False):
         return self.path[len(self.root.folder.rstrip("/")) + 1 :]
 
 
-def find_files(roots: Sequence[Root]) -> list[Found]:
-    """Every file with a name that matters to a root's dialects, each once, even if one root is inside another."""
+def find_files(roots: Sequence[Root], skipped: list[str] | None = None) -> list[Found]:
+    """Every file with a name that matters to a root's dialects, each once, even if one root is inside another.
+
+    Folders that cannot be read are added to `skipped`.
+    """
     found: dict[str, Found] = {}
     logs: list[os.DirEntry[str]] = []
+    skipped = [] if skipped is None else skipped
     for root in roots:
-        for entry in _walk(root):
+        for entry in _walk(root, skipped):
             path = entry.path
             if path in found:
                 continue
@@ -59,8 +63,8 @@ def find_files(roots: Sequence[Root]) -> list[Found]:
     return list(found.values())
 
 
-def _walk(root: Root) -> Iterator[os.DirEntry[str]]:
-    """Files with such names, and logs of databases; unreadable folders are skipped."""
+def _walk(root: Root, skipped: list[str]) -> Iterator[os.DirEntry[str]]:
+    """Files with such names, and logs of databases."""
     waiting = [(root.folder, 0)]
     while waiting:
         here, depth = waiting.pop()
@@ -74,8 +78,10 @@ def _walk(root: Root) -> Iterator[os.DirEntry[str]]:
                         yield entry
                     elif depth < _MAX_DEPTH and entry.is_dir(follow_symlinks=False) and entry.name not in root.barren:
                         waiting.append((entry.path, depth + 1))
+        except (FileNotFoundError, NotADirectoryError):
+            continue  # an agent that was never used, or deleted meanwhile
         except OSError:
-            continue
+            skipped.append(here)
 
 
 def _add_log(found: dict[str, Found], log: os.DirEntry[str]) -> None:

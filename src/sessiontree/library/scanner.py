@@ -42,6 +42,8 @@ class Scan(Struct, frozen=True):
     """Sessions that were new or had changed."""
     bytes_read: int = 0
     seconds: float = 0.0
+    skipped: tuple[str, ...] = ()
+    """Folders that could not be read."""
 
 
 class Scanner:
@@ -63,7 +65,8 @@ class Scanner:
     def run(self, progress: Progress, on_read: Callable[[Summary], None]) -> Scan:
         """Scan everything into `found`; `on_read` is called for each session that was read."""
         start = time.perf_counter()
-        files = find_files([root for root in self._roots if not root.is_repository])
+        skipped: list[str] = []
+        files = find_files([root for root in self._roots if not root.is_repository], skipped)
         self._rows = self._cache.rows(root.folder for root in self._roots)
         changed = list(self._compare(files))
         for number, (file, row) in enumerate(changed):
@@ -76,9 +79,10 @@ class Scanner:
         self._store()
         if changed:
             progress(len(changed), len(changed))
-        if self._rows:  # rows that are left belong to deleted sessions
-            self._cache.forget(self._rows)
-        return Scan(len(self.found), self.read, self.bytes_read, time.perf_counter() - start)
+        gone = [path for path in self._rows if not path.startswith(tuple(f"{folder}/" for folder in skipped))]
+        if gone:  # rows that are left belong to deleted sessions
+            self._cache.forget(gone)
+        return Scan(len(self.found), self.read, self.bytes_read, time.perf_counter() - start, tuple(skipped))
 
     def _add_all(self, summaries: Iterable[Summary], on_read: Callable[[Summary], None]) -> None:
         for summary in summaries:

@@ -68,6 +68,8 @@ def find_text(
         "total": offset + len(hits) if is_end else None,
         "offset": offset,
         "unindexed": results.unindexed,
+        "complete": results.is_complete,
+        "unsearched": {"sessions": results.unsearched.sessions, "bytes": results.unsearched.size},
         "notes": [sanitize_name(note) for note in results.notes[:10]],
     }
     return limit_result(answer, "hits", [_hit(hit) for hit in hits], results.next_offset)

@@ -34,7 +34,7 @@ def serve(home: str | None, roots: Mapping[str, Sequence[str]], *, refresh: bool
 
         try:
             with open_library() as library, Index(library.environment) as found:
-                found.update(library.indexable(), wait=False)
+                found.update(library.indexable(), timeout=0.0)
         except (sqlite3.Error, OSError, SessionTreeError):
             return  # searches scan the files instead, and note that
         finally:

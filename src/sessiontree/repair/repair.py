@@ -262,7 +262,7 @@ def _write_sidecar(plan: Plan, session: Session, out: str | None) -> str | None:
         name, documents = f"quarantine-{session.ref.name}-{digest}.ndjson", session.repository.documents
         documents.update(name, lambda earlier: earlier or b"".join(lines))
         return documents.location(name)
-    path = f"{os.path.abspath(out or plan.location)}.quarantine-{digest}.ndjson"
+    path = f"{os.path.realpath(out or plan.location)}.quarantine-{digest}.ndjson"
     if not os.path.exists(path):  # else the same bytes were removed before
         create_file(path, lines)
     return path

@@ -10,7 +10,7 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import chain
@@ -32,7 +32,7 @@ from sessiontree.search.matcher import Match, Matcher, RegexFinder, fts_expressi
 from sessiontree.search.query import And, Choice, Expression, Not, Or, Query, Regex, terms
 from sessiontree.search.query_parser import parse
 from sessiontree.search.ranking import Candidate, candidates, line_score
-from sessiontree.search.results import Hit, Results
+from sessiontree.search.results import Hit, Results, Unsearched
 from sessiontree.search.session_filter import select_sessions
 from sessiontree.search.snippets import snippet
 from sessiontree.search.unindexed_scan import Finder, needles, scan_lines
@@ -52,8 +52,18 @@ _CHUNKS_PER_SESSION = 24  # chunks of a session that are read
 _MATCHES_PER_HIT = 2  # matching lines to find for each hit that is shown
 _BATCH_CHUNKS, _MAX_COUNTED = 60, 3  # chunks in a batch of candidates; a large session counts as `_MAX_COUNTED`
 _PATTERN_SECONDS = 5.0  # time limit of all regular expressions together
-_SEARCH_SECONDS = 10.0
-_CLOSE_SECONDS = 2.0  # time limit of the slow pass over lines that may have other spellings of a word
+SEARCH_SECONDS = 10.0
+_SLOW_PASS = 0.2  # part of the time limit after which lines with other spellings of a word are no longer compared
+_WAITING = 30.0  # seconds of waiting for the disk or the processor that count as one
+_LOCK_SECONDS = 30.0  # how long to wait for another process that indexes small additions
+
+
+def effort() -> float:
+    """A clock of the work that this thread does: its processor time and, much slower, the time that passes.
+
+    With this clock, many searches at once get as far as one alone.
+    """
+    return time.thread_time() + time.monotonic() / _WAITING
 
 
 def search(
@@ -68,10 +78,14 @@ def search(
     per_session: int = HITS_PER_SESSION,
     refresh: Refresh = "auto",
     progress: Progress | None = None,
+    time_limit: float = SEARCH_SECONDS,
+    clock: Callable[[], float] = effort,
 ) -> Results:
     """Search all sessions of a library. Never raises for an invalid query.
 
     `since` is a time, or milliseconds since 1970. `project` is a folder: only sessions of its project are searched.
+    `time_limit` is for matching: listing the sessions and indexing do not count. If it is reached, the results are not
+    `is_complete`.
     """
     start = time.perf_counter()
     parsed = parse(query) if isinstance(query, str) else query
@@ -79,7 +93,7 @@ def search(
     results = Results(parsed)
     results.offset = offset
     with Index(library.environment) as index:
-        _Search(library, index, results, project, per_session, start).run(limit, offset, refresh, progress)
+        _Search(library, index, results, project, per_session, time_limit, clock).run(limit, offset, refresh, progress)
     results.seconds = time.perf_counter() - start
     return results
 
@@ -132,14 +146,19 @@ class _Search:
         results: Results,
         project: str | os.PathLike[str] | None,
         per_session: int,
-        start: float,
+        time_limit: float,
+        clock: Callable[[], float],
     ) -> None:
         self._library = library
         self._index = index
         self._results = results
         self._query = results.query
         self._per_session = max(1, per_session)
-        self._deadline = start + _SEARCH_SECONDS
+        self._time_limit = time_limit
+        self._clock = clock
+        self._start = clock()
+        self._unsearched: dict[str, int] = {}
+        """Sessions that were not searched, or only in part, and their sizes."""
         self._regex_finder = RegexFinder(_PATTERN_SECONDS)
         self._matcher = Matcher(self._query, self._regex_finder)
         self._wanted = len(terms(self._query.where))
@@ -153,8 +172,22 @@ class _Search:
     def run(self, limit: int, offset: int, refresh: Refresh, progress: Progress | None) -> None:
         self._run(limit, offset, refresh, progress)
         if self._regex_finder.timed_out:
-            self._results.notes.append(
-                f"stopped matching the pattern after {_PATTERN_SECONDS:.0f} seconds; there may be more hits"
+            self._results.notes.append(f"stopped matching the pattern after {_PATTERN_SECONDS:.0f} seconds")
+        self._report_unsearched()
+
+    def _report_unsearched(self) -> None:
+        results = self._results
+        skipped = self._library.scan.skipped
+        if skipped:
+            results.is_complete = False
+            results.notes.append(f"incomplete: {skipped[0]} cannot be read{_more(len(skipped) - 1)}")
+        unsearched = {ref: size for ref, size in self._unsearched.items() if ref not in self._groups}
+        if unsearched:
+            results.is_complete = False
+            results.unsearched = Unsearched(len(unsearched), sum(unsearched.values()))
+            results.notes.append(
+                f"incomplete: the time limit was reached; {len(unsearched):,} of {len(self._sessions):,} sessions "
+                f"({_megabytes(results.unsearched.size)} MB) were not searched. Run it again to continue."
             )
 
     def _run(self, limit: int, offset: int, refresh: Refresh, progress: Progress | None) -> None:
@@ -164,6 +197,7 @@ class _Search:
             self._results.unindexed = sum(file.summary.size - file.start for file in unread)
             self._scan(unread, enough)
         try:
+            self._start = self._clock()  # a scan that used up its time leaves the index its own
             self._ask(enough)
         except (sqlite3.Error, OSError) as error:
             self._results.notes.append(f"the index cannot be queried ({error}); the files were scanned instead")
@@ -192,7 +226,9 @@ class _Search:
             is_now = refresh == "all" or (refresh == "auto" and size <= _SMALL)
             if not waiting:
                 return []
-            if is_now and self._index.update(everything, progress=progress, wait=refresh == "all"):
+            # Wait for another process that indexes as little: many searches at once then answer from one index.
+            seconds = None if refresh == "all" else _LOCK_SECONDS
+            if is_now and self._index.update(everything, progress=progress, timeout=seconds):
                 self._known = self._index.store.indexed_files()
                 return []
         except (sqlite3.Error, OSError) as error:
@@ -208,8 +244,13 @@ class _Search:
         words = needles(self._query.where)
         finder = None if words is None else Finder(words)
         found: list[_Group] = []
-        for file in sorted(files, key=lambda file: file.summary.recency, reverse=True):
-            if sum(len(group.matches) for group in found) >= enough or self._is_out_of_time():
+        ordered = sorted(files, key=lambda file: file.summary.recency, reverse=True)
+        self._start = self._clock()  # listing the sessions and indexing them may have taken minutes
+        for number, file in enumerate(ordered):
+            if sum(len(group.matches) for group in found) >= enough:
+                break
+            if self._is_out_of_time():
+                self._leave_out(unread.summary for unread in ordered[number:])
                 break
             if file.summary.ref not in self._groups:
                 lines = partial(scan_lines, start=file.start, finder=finder)
@@ -284,13 +325,21 @@ class _Search:
         Candidates are read and sorted in batches. The batches do not depend on the page, so that pages never overlap.
         """
         missed: list[Candidate] = []
+        read = 0
         for batch in _batches(ordered):
-            if self._match_count >= enough or self._is_out_of_time(is_quick=is_quick):
+            if self._match_count >= enough:
                 break
+            if self._is_out_of_time(is_quick=is_quick):
+                self._leave_out(indexed.sessions[candidate.file] for candidate in ordered[read:])
+                break
+            read += len(batch)
             found: list[_Group] = []
             for candidate in batch:
                 summary = indexed.sessions[candidate.file]
                 if summary.ref in self._groups:
+                    continue
+                if self._is_out_of_time(is_quick=is_quick):
+                    self._leave_out([summary])
                     continue
                 matches = self._match_candidate(summary, candidate, is_quick=is_quick)
                 if matches:
@@ -315,9 +364,13 @@ class _Search:
         matcher, self._matcher = self._matcher, Matcher(query, self._regex_finder)
         found: list[_Group] = []
         try:
-            for candidate in candidates(rows, indexed.sizes, indexed.recency):
+            ordered = candidates(rows, indexed.sizes, indexed.recency)
+            for number, candidate in enumerate(ordered):
                 summary = indexed.sessions[candidate.file]
-                if self._match_count + len(found) >= enough or self._is_out_of_time():
+                if self._match_count + len(found) >= enough:
+                    break
+                if self._is_out_of_time():
+                    self._leave_out(indexed.sessions[unread.file] for unread in ordered[number:])
                     break
                 if summary.ref in self._groups or not all(
                     self._file_contains(other, candidate.file) for other in others
@@ -381,11 +434,10 @@ class _Search:
                 found = self._matcher.match(line) if self._is_in_time(line) else None
                 if found is not None:
                     best.append(_LineMatch(line_score(found, self._wanted), offset, line, found))
-            if (
-                len(best) >= _MATCHES_PER_HIT * self._per_session
-                or self._regex_finder.timed_out
-                or self._is_out_of_time()
-            ):
+            if len(best) >= _MATCHES_PER_HIT * self._per_session:
+                break
+            if self._is_out_of_time():
+                self._leave_out([summary])
                 break
         return sorted(best, key=lambda match: (-match.line_score, -match.offset))
 
@@ -450,12 +502,12 @@ class _Search:
         return filters.abandoned is None or (state == "abandoned") == filters.abandoned
 
     def _is_out_of_time(self, *, is_quick: bool = True) -> bool:
-        if time.perf_counter() < self._deadline - (0.0 if is_quick else _SEARCH_SECONDS - _CLOSE_SECONDS):
-            return False
-        note = "stopped after the time limit; there may be more hits"
-        if note not in self._results.notes:
-            self._results.notes.append(note)
-        return True
+        limit = self._time_limit * (1.0 if is_quick else _SLOW_PASS)
+        return self._regex_finder.timed_out or self._clock() - self._start >= limit
+
+    def _leave_out(self, sessions: Iterable[Summary]) -> None:
+        """Count sessions as not searched, or only in part."""
+        self._unsearched.update((summary.ref, summary.size) for summary in sessions if summary.ref not in self._groups)
 
 
 def _batches(ordered: Sequence[Candidate]) -> Iterator[list[Candidate]]:
@@ -470,6 +522,14 @@ def _batches(ordered: Sequence[Candidate]) -> Iterator[list[Candidate]]:
             batch, size = [], 0
     if batch:
         yield batch
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1_000_000:,.1f}"
+
+
+def _more(others: int) -> str:
+    return f", and {others:,} more" if others else ""
 
 
 def _score(before: float, matches: Sequence[_LineMatch]) -> float:

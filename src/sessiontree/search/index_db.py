@@ -22,6 +22,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
+from sessiontree.errors import StoreError
 from sessiontree.library.cache import cache_path, transaction
 from sessiontree.search.file_chunks import CHUNK_BITS
 from sessiontree.stores.file_lock import file_lock
@@ -137,11 +138,18 @@ class IndexStore:
         self.attempt(drop)
 
     @contextlib.contextmanager
-    def writer_lock(self, *, wait: bool = True) -> Iterator[bool]:
-        """Exclude other writing processes. With `wait=False` the value is False if another process is writing."""
+    def writer_lock(self, *, timeout: float | None = None) -> Iterator[bool]:
+        """Exclude other writing processes. The value is False if one is still writing after `timeout` seconds.
+
+        Without a timeout it waits: another process may take minutes to build the index.
+        """
         _make_folder(self.path)
-        # Without a timeout: another process may take minutes to build the index.
-        with file_lock(f"{self.path}.lock", blocking=wait, timeout=None) as is_locked:
+        with contextlib.ExitStack() as stack:
+            try:
+                lock = file_lock(f"{self.path}.lock", blocking=timeout != 0.0, timeout=timeout)
+                is_locked = stack.enter_context(lock)
+            except StoreError:
+                is_locked = False
             yield is_locked
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
@@ -43,6 +44,7 @@ Progress: TypeAlias = Callable[[int, int, str], None]
 """Called with the bytes read, the bytes in total, and the current path."""
 
 _STEP = 16 << 20
+_COMMIT_SECONDS = 1.0
 _MAX_CALLS = 256
 _LOOK_BACK = 256 * 1024
 _WASTE = 0.5
@@ -88,9 +90,11 @@ class Index:
             (file for file in found if file.start != file.summary.size), key=lambda file: file.summary.recency
         )
 
-    def update(self, sessions: Sequence[Summary], *, progress: Progress | None = None, wait: bool = True) -> bool:
-        """Index what is new and forget deleted files. False if another process is doing that now."""
-        with self.store.writer_lock(wait=wait) as is_ours:
+    def update(
+        self, sessions: Sequence[Summary], *, progress: Progress | None = None, timeout: float | None = None
+    ) -> bool:
+        """Index what is new and forget deleted files. False if another process does that for `timeout` seconds."""
+        with self.store.writer_lock(timeout=timeout) as is_ours:
             if not is_ours:
                 return False
             self.store.attempt(lambda database: self._update(database, sessions, progress))
@@ -103,6 +107,7 @@ class Index:
         writer = _Writer(database, progress, total)
         for file in waiting:
             writer.read(file)
+            writer.commit_in_time()
         writer.commit()
 
     def _forget(self, database: sqlite3.Connection, sessions: Sequence[Summary]) -> None:
@@ -132,6 +137,7 @@ class _Writer:
         self._total = total
         self._read = 0
         self._unwritten = 0
+        self._committed = time.monotonic()
         self._terms = Terms()
         self._next = next_file_number(database)
         self._replaced: list[IndexedFile] = []
@@ -179,6 +185,11 @@ class _Writer:
         self._next += 1
         return self._next - 1
 
+    def commit_in_time(self) -> None:
+        """Commit once in a while, so that an update of many small files that is stopped has not been in vain."""
+        if time.monotonic() - self._committed >= _COMMIT_SECONDS:
+            self.commit()
+
     def commit(self) -> None:
         database = self._database
         # One transaction: terms without the new size would be indexed twice, a size without its terms never.
@@ -196,6 +207,7 @@ class _Writer:
         self._rows.clear()
         self._read += self._unwritten
         self._unwritten = 0
+        self._committed = time.monotonic()
         if self._progress is not None and self._files:
             self._progress(self._read, self._total, next(reversed(self._files)))
         self._files.clear()

@@ -44,6 +44,14 @@ class Hit(Struct, frozen=True):
     """Whether the line has only some of the words, and other lines of the session have the rest."""
 
 
+class Unsearched(Struct, frozen=True):
+    """Sessions that a search did not reach, or read only in part."""
+
+    sessions: int = 0
+    size: int = 0
+    """Their size in bytes."""
+
+
 class Results(Iterator[Hit]):
     """Hits, the best sessions first, with notes and statistics of the search."""
 
@@ -55,6 +63,10 @@ class Results(Iterator[Hit]):
         """Whether the index answered, the files were scanned, or both."""
         self.unindexed = 0
         """Bytes that are not in the index yet."""
+        self.is_complete = True
+        """Whether every session was searched as far as this page needs it; False if a limit was reached before."""
+        self.unsearched = Unsearched()
+        """What was not searched, if a limit was reached."""
         self.sessions = 0
         """Sessions that may match, according to the index."""
         self.offset = 0

@@ -89,6 +89,7 @@ def search_by_meaning(
     results = Results(by_words.query)
     results.notes, results.state = by_words.notes, by_words.state
     results.unindexed, results.sessions, results.offset = by_words.unindexed, by_words.sessions, offset
+    results.is_complete, results.unsearched = by_words.is_complete, by_words.unsearched
     words = " ".join(getattr(term, "text", "") for term in terms(results.query.where) if not isinstance(term, Regex))
     near: list[Hit] = []
     if words.strip():

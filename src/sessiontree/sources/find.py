@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from sessiontree import plugins
 from sessiontree.dialects.contract import Locations
@@ -12,14 +12,17 @@ from sessiontree.sources.items import iter_items
 from sessiontree.stores.contract import SessionRef
 
 
-def iter_sessions(path: str) -> Iterator[SessionRef]:
-    """The sessions in a file or, sorted by name, in a folder and all folders below it."""
+def iter_sessions(path: str, on_error: Callable[[OSError], None] | None = None) -> Iterator[SessionRef]:
+    """The sessions in a file or, sorted by name, in a folder and all folders below it.
+
+    `on_error` is called for each folder that cannot be read.
+    """
     dialects: list[Locations] = [plugins.load("dialects", name) for name in plugins.names("dialects")]
     if not os.path.isdir(path):
         yield from _iter_file(os.path.abspath(path), dialects)
         return
     endings = tuple({ending for dialect in dialects for ending in dialect.traits.session_names})
-    for folder, folders, names in os.walk(path):
+    for folder, folders, names in os.walk(path, onerror=on_error):
         folders.sort()
         for name in sorted(names):
             if name.endswith(endings):

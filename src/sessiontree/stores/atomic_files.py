@@ -7,11 +7,18 @@ synced as well, because on ext4 and other file systems an fsync of the file does
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterable
 
 from sessiontree.errors import ExistsError, WriteError
 from sessiontree.stores.os_calls import OS_CALLS, OsCalls
+
+_NO_LINKS = frozenset(
+    {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL, errno.EXDEV}
+)
+"""Errors of `link` on file systems without hard links."""
+_CHUNK = 1 << 20
 
 
 def make_folder(path: str, os_calls: OsCalls = OS_CALLS) -> None:
@@ -73,13 +80,45 @@ def publish_new(temporary: str, path: str, os_calls: OsCalls = OS_CALLS) -> None
     """Give a temporary file its final name, and raise `ExistsError` if that is taken."""
     # link, not rename: a rename would replace a file that another process created meanwhile.
     try:
-        os_calls.link(temporary, path)
+        link_or_rename(temporary, path, os_calls)
     except FileExistsError:
         raise ExistsError(f"{path}: the file exists already; it was not touched") from None
     finally:
         with contextlib.suppress(OSError):
             os_calls.unlink(temporary)
     sync_folder(os.path.dirname(path), os_calls)
+
+
+def link_or_rename(temporary: str, path: str, os_calls: OsCalls = OS_CALLS) -> None:
+    """Give a temporary file another name, `FileExistsError` if that is taken. Its old name may be gone afterwards."""
+    try:
+        os_calls.link(temporary, path)
+        return
+    except FileExistsError:
+        raise
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+    # Without hard links: an empty file reserves the name, and the rename replaces it at once.
+    os.close(os_calls.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
+    try:
+        os_calls.rename(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os_calls.unlink(path)
+        raise
+
+
+def link_or_copy(source: str, target: str, os_calls: OsCalls = OS_CALLS) -> None:
+    """Keep the content of a file under a second name, which must be free: as a hard link, else as a synced copy."""
+    try:
+        os_calls.link(source, target)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        with open(source, "rb") as file:
+            chunks = iter(lambda: file.read(_CHUNK), b"")
+            link_or_rename(write_temporary(target, chunks, os_calls), target, os_calls)
 
 
 class StagedFile:
@@ -117,12 +156,17 @@ class StagedFile:
                 return
             folder = self._os_calls.open(os.path.dirname(self._path) or ".", os.O_RDONLY | os.O_DIRECTORY)
             try:
-                # /proc/self/fd/N is a symbolic link that has to be followed. Python passes AT_SYMLINK_FOLLOW only if
-                # a dir_fd is given; without one it calls link(2), which makes a link to the symbolic link itself.
-                os.link(self.location, self._path, src_dir_fd=folder, follow_symlinks=True)
+                self._os_calls.link_open_file(self._fd, self._path, folder)
                 self._os_calls.fsync(folder)
             except FileExistsError:
                 raise ExistsError(f"{self._path}: the file exists already; it was not touched") from None
+            except OSError as error:
+                if error.errno not in _NO_LINKS:
+                    raise
+                with open(self.location, "rb") as file:
+                    chunks = iter(lambda: file.read(_CHUNK), b"")
+                    self._temporary = write_temporary(self._path, chunks, self._os_calls)
+                publish_new(self._temporary, self._path, self._os_calls)
             finally:
                 os.close(folder)
         finally:

@@ -91,7 +91,8 @@ class SessionStore(Protocol):
     * `overwrite` is called only inside `exclusive`. It replaces bytes at an offset by as many others if they are the
       expected ones, else it raises `ConflictError` and writes nothing. The size never changes. If the process dies,
       the old or the new bytes are there.
-    * After another program deleted, replaced or truncated the bytes, writes raise `ReplacedError`.
+    * After another program deleted, replaced or truncated the bytes, or rewrote them so that other bytes are before
+      the end that this store has read or written, writes raise `ReplacedError`. Reads that notice it may raise it too.
     * `create` creates the store with its first bytes, durably, all or nothing; `ExistsError` if it already exists.
     * `replace` replaces all bytes at once, durably: a reader sees the old or the new ones, never a mixture. It keeps
       the old ones as a backup and returns its name. `ConflictError` when the size is not the expected one.

@@ -1,8 +1,13 @@
 """Session store in a file.
 
-An append compares the size and writes with a single `write` and O_APPEND, under an exclusive flock on the file itself.
+An append compares the size and the last line, and writes with a single `write` and O_APPEND, under an exclusive flock
+on the file itself.
 Agents append to the same files without taking our lock. With O_APPEND and one `write` per append, their lines and ours
 stay intact, even though the writers do not exclude each other.
+
+Only appends may change a file that is open. An editor, or a program that writes its session anew, can rewrite it in
+place: same inode, and any size. So the store remembers the last line before the end that it has read or written, and
+compares it before each append and in each read that reaches it.
 """
 
 from __future__ import annotations
@@ -11,18 +16,20 @@ import contextlib
 import os
 import time
 from collections.abc import Iterable, Iterator
-from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
-from os import SEEK_CUR, lseek
+from fcntl import LOCK_EX, LOCK_NB
+from os import SEEK_CUR, lseek, pread, preadv
 from typing import NoReturn
 
 from sessiontree.errors import ConflictError, NotFoundError, ReplacedError, StoreError, WriteError
-from sessiontree.stores.atomic_files import create_file, sync_folder, write_temporary
+from sessiontree.stores.atomic_files import create_file, link_or_copy, sync_folder, write_temporary
 from sessiontree.stores.contract import SessionRef, read_bytes
-from sessiontree.stores.file_lock import lock_descriptor
+from sessiontree.stores.file_lock import lock_descriptor, unlock_descriptor
 from sessiontree.stores.os_calls import OS_CALLS, OsCalls
 
 _TAKE = LOCK_EX | LOCK_NB
 _UNCHANGED = "the file is unchanged"
+_LONGEST_TAIL = 1024
+"""Bytes of the last line that are compared. Enough for the ids and times at the end of a line in every format."""
 _fork_count = 0
 """Number of forks between the first process and this one. Comparing it at each write is cheaper than `os.getpid`."""
 
@@ -45,6 +52,11 @@ class FileStore:
         if "\x00" in self.location:
             raise NotFoundError("a path cannot hold a NUL byte")
         self._os_calls = os_calls
+        self._flock = os_calls.flock
+        self._end = 0
+        """End of the bytes that were read or appended."""
+        self._tail = b""
+        """The last line before that end, or its last bytes."""
         self._writer_fork_count = 0
         self._identity = (0, 0)
         self._is_exclusive = False
@@ -63,27 +75,48 @@ class FileStore:
         return os.fstat(self._open_reader()).st_size
 
     def readinto(self, offset: int, buffer: memoryview) -> int:
+        tail = self._tail
         try:
-            return os.preadv(self._open_reader(), [buffer], offset)
+            if offset == self._end and tail:  # a read that continues: it reads the known last line once more
+                before = bytearray(len(tail))
+                got = preadv(self._open_reader(), [before, buffer], offset - len(tail)) - len(tail)
+                if before != tail:
+                    raise self._rewritten()
+            else:
+                got = preadv(self._open_reader(), [buffer], offset)
+                if offset < self._end < offset + got + len(tail):
+                    self._compare(offset, buffer[:got])
         except OSError as error:
             raise StoreError(f"{self.location} byte {offset}: cannot be read: {error.strerror}") from error
+        if offset + got > self._end >= offset:
+            self._remember(offset + got, bytes(buffer[max(got - _LONGEST_TAIL, 0) : got]))
+        return got
 
     def create(self, data: Iterable[bytes]) -> None:
         create_file(self.location, data, self._os_calls)
-        self._open_reader()  # remember the inode before another program can replace the file
+        fd = self._open_reader()  # remember the inode and the last line before another program can change the file
+        size = os.fstat(fd).st_size
+        self._end, self._tail = 0, b""
+        self._remember(size, pread(fd, _LONGEST_TAIL, max(size - _LONGEST_TAIL, 0)))
 
     def append(self, data: bytes, *, expected_size: int) -> int | None:
         fd = self._writer if self._is_exclusive else self._lock()
         try:
             if self._checked_size() != expected_size:
                 return None
+            tail = self._tail
+            if expected_size == self._end and pread(self._reader, len(tail), expected_size - len(tail)) != tail:
+                raise self._rewritten()
             self._size_before = expected_size
             # One write call, never a loop: a second call could land after another program's line and split ours in two.
             written = self._os_calls.write(fd, data)
             if written != len(data):
                 self._fail_append(f"only {written} of {len(data)} bytes were written", written)
             # With O_APPEND the position is now the end of our bytes, wherever they landed.
-            return lseek(fd, 0, SEEK_CUR)
+            end = lseek(fd, 0, SEEK_CUR)
+            if end == expected_size + written:
+                self._end, self._tail = end, data[data.rfind(b"\n", 0, -1) + 1 :][-_LONGEST_TAIL:]
+            return end
         except OSError as error:
             self._fail_append(error.strerror or str(error), 0, error)
         finally:
@@ -111,33 +144,37 @@ class FileStore:
         try:
             self._overwrite(fd, offset, data, expected)
         finally:
+            self._tail = pread(self._open_reader(), len(self._tail), self._end - len(self._tail))
             os.close(fd)
 
     def replace(self, data: Iterable[bytes], *, expected_size: int) -> str:
         # The order matters: a crash at any point leaves the old or the new file, both complete.
         # 1. Write and fsync the new content under a temporary name. This is slow, so it happens without the lock.
         # 2. Take the lock and check that nothing was appended meanwhile.
-        # 3. Keep the old file under the backup's name, as a hard link (no copy).
+        # 3. Keep the old file under the backup's name, as a hard link (no copy) where the file system has those.
         # 4. Rename the new file over the path, and fsync the folder.
-        backup = f"{self.location}.{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.urandom(2).hex()}.bak"
+        # All of that at the target of a symbolic link: a rename over the link would leave the target as it is.
+        path = os.path.realpath(self.location)
+        backup = f"{path}.{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.urandom(2).hex()}.bak"
         try:
-            permissions = os.stat(self.location).st_mode & 0o7777
-            temporary = write_temporary(self.location, data, self._os_calls, permissions)
+            permissions = os.stat(path).st_mode & 0o7777
+            temporary = write_temporary(path, data, self._os_calls, permissions)
         except OSError as error:
             raise WriteError(f"{self.location}: cannot rewrite: {error.strerror}; nothing was changed") from error
         try:
             with self.exclusive() as size:
-                if size != expected_size:
+                if size != expected_size or os.path.realpath(self.location) != path:
                     raise ConflictError(f"{self.location}: changed during the rewrite; nothing was written")
-                self._os_calls.link(self.location, backup)
-                self._os_calls.rename(temporary, self.location)
+                link_or_copy(path, backup, self._os_calls)
+                self._os_calls.rename(temporary, path)
         except OSError as error:
             raise WriteError(f"{self.location}: cannot rewrite: {error.strerror}; nothing was changed") from error
         finally:
             with contextlib.suppress(OSError):  # after the rename this name no longer exists
                 self._os_calls.unlink(temporary)
-        sync_folder(os.path.dirname(self.location), self._os_calls)
+        sync_folder(os.path.dirname(path), self._os_calls)
         self.close()  # our descriptors still refer to the old file; the next use opens the new one
+        self._end, self._tail = 0, b""
         return backup
 
     def start_sync(self) -> None:
@@ -226,18 +263,33 @@ class FileStore:
         # The descriptor is already open and the lock nearly always free, so call flock directly; only a lock that is
         # held goes through `file_lock`. A context manager here makes an append a third slower (5.6 to 7.4 us).
         try:
-            flock(fd, _TAKE)
-        except BlockingIOError:
-            lock_descriptor(fd, self.location)
+            self._flock(fd, _TAKE)
+        except OSError:  # held by another writer, or not supported
+            lock_descriptor(fd, self.location, os_calls=self._os_calls)
         return fd
 
     def _unlock(self, fd: int) -> None:
         """Release the lock; never raises, because what was written stays written."""
         if fd == self._writer:  # closing a descriptor has released its lock, and the number may have been reused
-            try:  # noqa: SIM105 - contextlib.suppress is slower
-                flock(fd, LOCK_UN)
-            except OSError:
-                pass
+            unlock_descriptor(fd, self._os_calls)
+
+    def _compare(self, offset: int, data: memoryview) -> None:
+        """Compare the part of the known last line that a read has reached."""
+        start = self._end - len(self._tail)
+        first, last = max(offset, start), min(offset + len(data), self._end)
+        if data[first - offset : last - offset] != self._tail[first - start : last - start]:
+            raise self._rewritten()
+
+    def _remember(self, end: int, data: bytes) -> None:
+        """Remember the last line before a new end; `data` are the last bytes of a read that ends there."""
+        if end - len(data) == self._end:
+            data = self._tail + data  # a short read may be only a part of a line
+        self._end, self._tail = end, data[data.rfind(b"\n", 0, -1) + 1 :][-_LONGEST_TAIL:]
+
+    def _rewritten(self) -> ReplacedError:
+        return ReplacedError(
+            f"{self.location}: was rewritten by another program while it was open; nothing was written. Open it again."
+        )
 
     def _checked_size(self) -> int:
         """The size of the file; `ReplacedError` if the path is no longer the file that was opened."""

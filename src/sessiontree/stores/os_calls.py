@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from fcntl import flock
 
 _CAN_ADVISE = hasattr(os, "posix_fadvise")
 
@@ -41,6 +42,15 @@ class OsCalls:
 
     def link(self, source: str, target: str) -> None:
         os.link(source, target, follow_symlinks=False)
+
+    def link_open_file(self, fd: int, target: str, folder: int) -> None:
+        """Give an open file without a name its first one; `folder` is any open folder."""
+        # /proc/self/fd/N is a symbolic link that has to be followed. Python passes AT_SYMLINK_FOLLOW only if a dir_fd
+        # is given; without one it calls link(2), which makes a link to the symbolic link itself.
+        os.link(f"/proc/self/fd/{fd}", target, src_dir_fd=folder, follow_symlinks=True)
+
+    def flock(self, fd: int, operation: int) -> None:
+        flock(fd, operation)
 
     def rename(self, source: str, target: str) -> None:
         os.rename(source, target)

@@ -9,7 +9,7 @@ from typing import Literal
 
 from sessiontree.stores.os_calls import OsCalls
 
-Call = Literal["open", "write", "pwrite", "fsync", "truncate", "link", "rename", "unlink"]
+Call = Literal["open", "write", "pwrite", "fsync", "truncate", "link", "rename", "unlink", "flock"]
 
 
 class FailingOsCalls(OsCalls):
@@ -19,10 +19,15 @@ class FailingOsCalls(OsCalls):
         self.calls: dict[str, int] = {}
         self._failures: dict[tuple[str, int], int] = {}
         self._short: dict[tuple[str, int], int] = {}
+        self._missing: dict[str, int] = {}
 
     def fail(self, call: Call, error: int, *, nth: int = 1) -> None:
         """Make the n-th call from now on fail with an errno."""
         self._failures[call, self.calls.get(call, 0) + nth] = error
+
+    def fail_always(self, call: Call, error: int) -> None:
+        """Make every call from now on fail with an errno, as on a file system that does not have it."""
+        self._missing[call] = error
 
     def shorten_write(self, size: int, *, nth: int = 1, call: Literal["write", "pwrite"] = "write") -> None:
         """Make the n-th write from now on write only `size` bytes, as on a full disk."""
@@ -30,7 +35,7 @@ class FailingOsCalls(OsCalls):
 
     def _count(self, call: Call) -> int:
         number = self.calls[call] = self.calls.get(call, 0) + 1
-        error = self._failures.pop((call, number), None)
+        error = self._failures.pop((call, number), self._missing.get(call))
         if error is not None:
             raise OSError(error, os.strerror(error))
         return number
@@ -60,6 +65,14 @@ class FailingOsCalls(OsCalls):
     def link(self, source: str, target: str) -> None:
         self._count("link")
         super().link(source, target)
+
+    def link_open_file(self, fd: int, target: str, folder: int) -> None:
+        self._count("link")
+        super().link_open_file(fd, target, folder)
+
+    def flock(self, fd: int, operation: int) -> None:
+        self._count("flock")
+        super().flock(fd, operation)
 
     def rename(self, source: str, target: str) -> None:
         self._count("rename")
