@@ -204,8 +204,8 @@ class IndexedLines(Protocol):
     def types(self) -> Sequence[str]: ...
 
     @property
-    def notes(self) -> Mapping[int, object]:
-        """The notes of `decode_block` by node. Lines that were decoded one by one have none."""
+    def notes(self) -> Sequence[object]:
+        """The notes of `decode_block` by node. Those of lines that were decoded one by one are None."""
         ...
 
     @property

@@ -72,8 +72,8 @@ class Journal:
         """Entry -> the last line that repeats its id, where that means a new version of the entry."""
         self._has_implied_parents = False
         """Whether the parents of some entries are not on their lines, but those before them."""
-        self.notes: dict[int, object] = {}
-        """The dialect's summaries of lines, created while decoding blocks."""
+        self._notes: list[object] = []
+        """The dialect's summaries of lines, created while decoding blocks, up to the last block that has any."""
         self.own_customs: list[int] = []
         """The `custom` entries that sessiontree itself may have written; a search can skip all others."""
         self._state_lines: dict[int, bytes] = {}
@@ -100,6 +100,12 @@ class Journal:
     @property
     def location(self) -> str:
         return self.store.location
+
+    @property
+    def notes(self) -> list[object]:
+        """The dialect's summary of each line; None for lines without one."""
+        self._notes += [None] * (len(self.types) - len(self._notes))
+        return self._notes
 
     @property
     def version(self) -> int:
@@ -159,7 +165,8 @@ class Journal:
             if "" in ids:
                 ids = [id or metadata_id(node) for node, id in enumerate(ids, len(self.types))]
             if columns.notes:
-                self.notes.update(enumerate(columns.notes, len(self.types)))
+                self._notes = self.notes
+                self._notes += columns.notes
             if not _STATE_TYPES.isdisjoint(columns.types):
                 self._keep_state_lines(block.buffer, ends, columns.types)
             if "custom" in columns.types:
@@ -189,7 +196,8 @@ class Journal:
                 types[place - first] = types[at]
             types[at], ids[at] = UPDATE, ""
             self._updates[place] = first + at
-            self.notes.pop(place, None)
+            if place < len(self._notes):
+                self._notes[place] = None
         is_changed = ids != columns.ids
         return Columns(types, ids, columns.parents, () if is_changed else columns.notes)
 
@@ -449,18 +457,20 @@ class Journal:
         return self._offsets.sizes()
 
     def entries(self, nodes: Sequence[int]) -> list[Entry]:
-        """Entries of some nodes, in the given order."""
+        """Entries of some nodes, in the given order. For very many of them, use `iter_entries`."""
+        return list(self.iter_entries(nodes))
+
+    def iter_entries(self, nodes: Sequence[int]) -> Iterator[Entry]:
+        """Iterate over the entries of some nodes, in the given order, holding only a few of them in memory."""
         parse, may_refer = self.dialect.parse, self.dialect.traits.may_refer_to_blobs
-        entries: list[Entry] = []
         for node, raw in zip(nodes, self.iter_raw(nodes), strict=True):
             if self._updates and self.types[node] == UPDATE:
-                entries.append(Unknown(kind=UPDATE, fields=self.fields_of(raw)))
+                yield Unknown(kind=UPDATE, fields=self.fields_of(raw))
                 continue
             refers = may_refer and _BLOB_PREFIX in raw
             entry = parse(render_json(self._resolve_blobs(node, raw)) if refers else raw)
             is_complete = entry.id and not self._has_implied_parents and not isinstance(entry, Compaction)
-            entries.append(entry if is_complete else self._fill_in(entry, node, raw))
-        return entries
+            yield entry if is_complete else self._fill_in(entry, node, raw)
 
     def _fill_in(self, entry: Entry, node: int, raw: bytes) -> Entry:
         """Set fields that depend on a line's position: an id and a parent, a first kept entry given by number."""

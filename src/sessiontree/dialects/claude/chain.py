@@ -44,7 +44,7 @@ class Chain:
         self.types = lines.types
         self.tree = lines.tree
         self.parents: Sequence[int | None] = lines.tree.parents()
-        self.summaries = cast("Mapping[int, LineSummary | None]", lines.notes)
+        self.summaries = cast("Sequence[LineSummary | None]", lines.notes)
         """The summaries created at open. Lines of an unusual form have none."""
         self._facts: dict[int, Facts] = {}
         self._entries: dict[int, Entry] = {}
@@ -156,7 +156,7 @@ class Chain:
 
     def summary(self, node: int) -> LineSummary:
         """Return the summary of a line: the one created at open, else one computed from its entry."""
-        summary = self.summaries.get(node) or self._computed_summaries.get(node)
+        summary = self.summaries[node] or self._computed_summaries.get(node)
         if summary is None:
             (entry,) = self.entries([node])
             summary = self._computed_summaries[node] = summarize_entry(entry)
@@ -164,7 +164,7 @@ class Chain:
 
     def load_summaries(self, nodes: Iterable[int]) -> None:
         """Read, in batches, the entries whose summaries were not created at open."""
-        self.entries([node for node in nodes if self.summaries.get(node) is None])
+        self.entries([node for node in nodes if self.summaries[node] is None])
 
     @property
     def is_subagent(self) -> bool:

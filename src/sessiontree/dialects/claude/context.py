@@ -174,10 +174,10 @@ class _Draft:
         """The response that the next shard may belong to: only results came after it."""
         self._response_at = -1
         summaries, types, tools = chain.summaries, chain.types, self.plan.tools
-        unknown = [node for node in path.nodes if summaries.get(node) is None and types[node] in SENT_TYPES]
+        unknown = [node for node in path.nodes if summaries[node] is None and types[node] in SENT_TYPES]
         entries = dict(zip(unknown, chain.entries(unknown), strict=True))
         for node in path.nodes:  # a hot loop: it runs many thousands of times for a long session
-            summary = summaries.get(node)
+            summary = summaries[node]
             if summary is None:
                 if node in entries:
                     self._add_messages(node, context_messages(entries[node]))

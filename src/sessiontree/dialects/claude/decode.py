@@ -80,7 +80,7 @@ def must_decode_together(lines: IndexedLines, node: int, child: int) -> bool:
 
 def _compare_summaries(lines: IndexedLines, node: int, child: int) -> bool | None:
     """Decide by the summaries created at open, without reading the lines; None when those do not suffice."""
-    first, second = lines.notes.get(node), lines.notes.get(child)
+    first, second = lines.notes[node], lines.notes[child]
     if not isinstance(second, LineSummary) or not isinstance(first, LineSummary):
         return None
     if not first.is_message or second.is_prompt:

@@ -7,8 +7,10 @@ summaries, the rules for paths and contexts need no second pass over the file.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from sys import intern
+from typing import TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -51,6 +53,9 @@ class LineSummary(Struct, frozen=True, gc=False):
         """Whether it is a user message that is not a tool result."""
         return self.is_message and not self.is_assistant and not self.results
 
+
+Share: TypeAlias = Callable[[str, str], str]
+"""Returns the string equal to another that was given first, so that only one of them stays in memory."""
 
 _PROMPT = LineSummary(is_message=True)
 _NO_MESSAGE = LineSummary()
@@ -120,7 +125,9 @@ def decode_columns(data: memoryview) -> Columns | None:
     """Return the columns of a block of lines; None when the envelope of one of them is unusual."""
     lines = decode_records(_decode_lines, data)
     if lines is not None:
-        return _columns_of(lines, list(map(_summarize, lines)))
+        # The shards of a response share its id, and a call and its result share another: one string of each is enough.
+        share = dict[str, str]().setdefault
+        return _columns_of(lines, [_summarize(line, share) for line in lines])
     # Something unusual inside a line does not change the tree: the envelopes alone may still decode.
     envelopes = decode_records(_decode_envelopes, data)
     return None if envelopes is None else _columns_of(envelopes, [])
@@ -133,7 +140,7 @@ def _columns_of(lines: Sequence[_EnvelopeLine], summaries: Sequence[LineSummary 
     return None if "" in types or "" in parents else Columns(types, ids, parents, summaries)
 
 
-def _summarize(line: _Line) -> LineSummary | None:
+def _summarize(line: _Line, share: Share) -> LineSummary | None:
     kind, message = line.type, line.message
     if message is None:
         # System lines never hold a message, and attachments with rendered system text do not either.
@@ -144,19 +151,19 @@ def _summarize(line: _Line) -> LineSummary | None:
     content = message.content
     if kind == "user":
         if isinstance(content, list):
-            return _summarize_user(content)
+            return _summarize_user(content, share)
         return None if content is None or is_reminder_text(content) else _PROMPT
     if kind != "assistant" or not isinstance(content, list) or line.isApiErrorMessage or message.model == SYNTHETIC:
         return None
-    return _summarize_assistant(message, content)
+    return _summarize_assistant(message, content, share)
 
 
-def _summarize_assistant(message: _Message, content: Sequence[_Block]) -> LineSummary | None:
-    response = intern(message.id or "")  # the shards of a response share its id: one string is enough
+def _summarize_assistant(message: _Message, content: Sequence[_Block], share: Share) -> LineSummary | None:
+    response = share(message.id, message.id) if message.id else ""
     if len(content) == 1:  # nearly every line is a single block, most often a call
         block = content[0]
         if block.type == "tool_use" and block.id is not None and block.name is not None:
-            return LineSummary(True, True, response, (block.id,), (intern(block.name),))
+            return LineSummary(True, True, response, (share(block.id, block.id),), _single(block.name))
     has_content = False
     calls: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
@@ -164,7 +171,7 @@ def _summarize_assistant(message: _Message, content: Sequence[_Block]) -> LineSu
         if block.type == "tool_use":
             if block.id is None or block.name is None:
                 return None
-            calls += (block.id,)
+            calls += (share(block.id, block.id),)
             tools += (intern(block.name),)
         elif block.type == "text" and block.text is not None and is_blank_text(block.text):
             continue
@@ -173,14 +180,20 @@ def _summarize_assistant(message: _Message, content: Sequence[_Block]) -> LineSu
     return LineSummary(True, True, response, calls, tools) if has_content else None
 
 
-def _summarize_user(content: Sequence[_Block]) -> LineSummary | None:
+@functools.lru_cache(256)
+def _single(name: str) -> tuple[str]:
+    """A tuple of one tool name, shared by all lines: there are many calls and few tools."""
+    return (intern(name),)
+
+
+def _summarize_user(content: Sequence[_Block], share: Share) -> LineSummary | None:
     has_content = False
     results: tuple[str, ...] = ()
     for block in content:
         if block.type == "tool_result":
             if block.tool_use_id is None:
                 return None
-            results += (block.tool_use_id,)
+            results += (share(block.tool_use_id, block.tool_use_id),)
         elif block.type != "text" or block.text is None or not is_reminder_text(block.text):
             has_content = True
     if not results:

@@ -13,6 +13,7 @@ the client finds none of them; `ReadOptions.recovered` does.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
@@ -24,6 +25,7 @@ _NEIGHBORS = 16
 """Number of lines of the path on either side, in file order, to search for the response of an orphaned shard."""
 
 _LEVELS_AHEAD = 3
+_OFF_PATH = -1
 
 
 class _Response(Struct):
@@ -43,17 +45,21 @@ class _ParallelLines:
         self.responses: dict[object, _Response] = {}
         self._chain = chain
         self._path = path
-        self._positions = dict(zip(path, range(len(path)), strict=True))
+        self._positions = array("q", [_OFF_PATH]) * len(chain)
+        """The position of each line on the path. A path can have half a million lines: an array needs little memory."""
+        for at, node in enumerate(path):
+            self._positions[node] = at
         self._recovered = recovered
         self._eligible = eligible
         self._off_path_children = self._find_off_path_children()
         """The children off the path of each line, in file order. Nearly all lines have none."""
 
     def _find_off_path_children(self) -> dict[int, list[int]]:
-        parents = self._chain.parents
-        off_path = set(range(min(self._path, default=0), len(parents))).difference(self._positions)
+        parents, positions = self._chain.parents, self._positions
         found: dict[int, list[int]] = {}
-        for node in sorted(off_path):
+        for node in range(min(self._path, default=0), len(parents)):
+            if positions[node] != _OFF_PATH:
+                continue
             parent = parents[node]
             if parent is not None and self._is_eligible(node):
                 found.setdefault(parent, []).append(node)
@@ -64,7 +70,8 @@ class _ParallelLines:
 
     def collect(self) -> None:
         """Find all lines off the path that belong to a response on it."""
-        starts = sorted(self._positions[node] for node in self._off_path_children.keys() & self._positions.keys())
+        forks = (self._positions[node] for node in self._off_path_children)
+        starts = sorted(at for at in forks if at != _OFF_PATH)
         self._load_ahead(starts)
         for at in starts:
             self._follow(at, self._path[at])
@@ -181,7 +188,7 @@ class _ParallelLines:
         return [
             node
             for node in orphans
-            if node not in self._positions and self._chain.is_link(node) and self._is_eligible(node)
+            if self._positions[node] == _OFF_PATH and self._chain.is_link(node) and self._is_eligible(node)
         ]
 
     def _find_response_near(self, node: int) -> int | None:
