@@ -1,0 +1,23 @@
+"""What the user asked for when the screens closed. The command line carries it out in the terminal."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+
+class Resume(Struct, frozen=True):
+    """Resume a session in an agent; by default in its own."""
+
+    ref: str
+    agent: str | None = None
+
+
+class Chat(Struct, frozen=True):
+    """Continue a session in the chat."""
+
+    ref: str
+
+
+Request: TypeAlias = Resume | Chat
