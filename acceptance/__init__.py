@@ -9,6 +9,8 @@
     sources       all sessions that are tested
     comparison    compare two histories
     cases         pairs of session and program, and their outcomes
+    trees         generated sessions of Pi and oh-my-pi
+    contexts      every branch of many files, compared in one process of the program
     results       the table, the JSON and the exit code
 
 Nothing of the programs is part of this repository, and nothing here is part of the package.

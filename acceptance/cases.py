@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias, assert_never
+from typing import Any, Literal, TypeAlias, assert_never
 
 from msgspec.structs import replace
 
@@ -149,7 +149,7 @@ def _compare(
     messages = session.context().messages
     theirs = [] if case.program == "claude" else [parse_message(message) for message in rebuilt["messages"]]
     if case.is_original and case.program != "claude":
-        here, there = _compare_state(session, rebuilt)
+        here, there = compare_state(session, rebuilt, session.leaf)
         return [*map(repr, messages), *here], [*map(repr, theirs), *there]
     meant = list(messages) if is_mapped or case.is_original else map_tool_names(case, messages)
     ours = render(meant, "anthropic").messages
@@ -183,18 +183,18 @@ def _suspect(case: Case, path: Path, rebuilt: JsonObject) -> str:
     return "we read the converted file differently from the program: check the decoder, too"
 
 
-def _compare_state(session: Session, rebuilt: JsonObject) -> tuple[list[str], list[str]]:
+def compare_state(session: Session, rebuilt: JsonObject, leaf: str | None) -> tuple[list[str], list[str]]:
     """The current entry and the settings there, from us and from the program."""
-    state = describe_state(session.context().state)
-    pairs = [
-        ("thinking level", state["thinkingLevel"], rebuilt["thinkingLevel"]),
-        ("model", state["model"], rebuilt["model"])
-        if "model" in rebuilt
-        else ("models", state["models"], rebuilt["models"]),
-    ]
+    state = describe_state(session.context(leaf).state)
+    pairs: list[tuple[str, Any, Any]] = [("thinking level", state["thinkingLevel"], rebuilt["thinkingLevel"])]
+    if "model" in rebuilt:
+        pairs.append(("model", state["model"], rebuilt["model"]))
+    else:
+        pairs.append(("models", sorted(state["models"].items()), sorted(rebuilt["models"].items())))
+        pairs.append(("mode", state["mode"], rebuilt["mode"]))
+        pairs.append(("rules", list(state["rules"]), rebuilt["injectedTtsrRules"]))
     if session.header.version > 1:  # entries of version 1 have no ids, so each reader generates its own
-        leaf = _skip_bookkeeping(session, session.leaf)
-        pairs.append(("leaf", leaf, _skip_bookkeeping(session, rebuilt["leaf"])))
+        pairs.append(("leaf", _skip_bookkeeping(session, leaf), _skip_bookkeeping(session, rebuilt["leaf"])))
     return [f"{name}: {ours}" for name, ours, _ in pairs], [f"{name}: {theirs}" for name, _, theirs in pairs]
 
 

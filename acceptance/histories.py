@@ -10,19 +10,21 @@ import re
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from acceptance import network
-from acceptance.programs import Program, install
+from acceptance.programs import install
 
 JsonObject: TypeAlias = dict[str, Any]
 
 CHECK_PROMPT = "ACCEPTANCE-CHECK-PROMPT"
 SECONDS = 60.0
 LOADING_SECONDS = 20.0
+SECONDS_PER_FILE = 0.5
 
 MODEL = {"ANTHROPIC_BASE_URL": f"http://127.0.0.1:{network.PORT}", "ANTHROPIC_API_KEY": "dummy"}
 
@@ -71,32 +73,101 @@ def claude_history(transcript: Path, scratch: Path | None = None) -> list[JsonOb
 
 def pi_history(session: Path, scratch: Path | None = None) -> JsonObject:
     """`{leaf, messages, thinkingLevel, model}` as Pi rebuilds them."""
-    script = """
-        const [, , module, session, , result] = process.argv;
-        const { SessionManager } = await import(module);
-        const manager = SessionManager.open(session);
-        const history = { leaf: manager.getLeafId(), ...manager.buildSessionContext() };
-        (await import("node:fs")).writeFileSync(result, JSON.stringify(history));
-        process.exit(0);
-    """
-    with _folder(scratch) as folder:
-        environment = {"PI_OFFLINE": "1", "PI_CODING_AGENT_DIR": str(folder / "agent")}
-        return _run_script(install("pi"), script, session, environment, folder)
+    return _only(histories("pi", [Request(session)], scratch))
 
 
 def omp_history(session: Path, scratch: Path | None = None) -> JsonObject:
     """`{leaf, messages, thinkingLevel, models, mode, ...}` as oh-my-pi rebuilds them."""
-    script = """
-        const [, , module, session, folder, result] = process.argv;
-        const { SessionManager } = await import(module);
-        const options = { initialCwd: folder, suppressBreadcrumb: true };
-        const manager = await SessionManager.open(session, folder, undefined, options);
-        const history = { leaf: manager.getLeafId(), ...manager.buildSessionContext() };
-        (await import("node:fs")).writeFileSync(result, JSON.stringify(history));
-        process.exit(0);
+    return _only(histories("omp", [Request(session)], scratch))
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A session file, and the entries to select in turn after its own current entry."""
+
+    session: Path
+    leaves: Sequence[str] = ()
+
+
+def histories(
+    program: Literal["pi", "omp"], requests: Sequence[Request], scratch: Path | None = None
+) -> list[JsonObject | NoHistoryError]:
+    """The histories that Pi or oh-my-pi rebuilds from many files, in one process as far as it survives them.
+
+    Each has `branches` in addition: for each requested leaf, the history after selecting it, or `error`.
     """
+    found: list[JsonObject | NoHistoryError] = []
     with _folder(scratch) as folder:
-        return _run_script(install("omp"), script, session, {"PI_CODING_AGENT_DIR": str(folder / "agent")}, folder)
+        while len(found) < len(requests):
+            rest = requests[len(found) :]
+            results, run = _run_driver(program, rest, folder / f"from-{len(found)}")
+            found += [NoHistoryError(f"no history: {each['error']}") if "error" in each else each for each in results]
+            if len(results) < len(rest):  # the process ended at this file, or did not end
+                found.append(NoHistoryError(f"no history: {_describe_run(run)}"))
+    return found
+
+
+# Opens each file with the program's own session manager and writes one line for each.
+_DRIVER = """
+    const [, , module, folder, jobs, results] = process.argv;
+    const { SessionManager } = await import(module);
+    const fs = await import("node:fs");
+    const open = async (file) => OPEN;
+    for (const { session, leaves } of JSON.parse(fs.readFileSync(jobs, "utf8"))) {
+        let history;
+        try {
+            const manager = await open(session);
+            history = { leaf: manager.getLeafId() ?? null, ...manager.buildSessionContext(), branches: {} };
+            for (const leaf of leaves) {
+                try {
+                    manager.branch(leaf);
+                    history.branches[leaf] = { leaf: manager.getLeafId(), ...manager.buildSessionContext() };
+                } catch (error) {
+                    history.branches[leaf] = { error: String(error) };
+                }
+            }
+        } catch (error) {
+            history = { error: String(error) };
+        }
+        fs.appendFileSync(results, JSON.stringify(history) + String.fromCharCode(10));
+    }
+    process.exit(0);
+"""
+_OPEN = {
+    "pi": "SessionManager.open(file)",
+    "omp": "SessionManager.open(file, folder, undefined, { initialCwd: folder, suppressBreadcrumb: true })",
+}
+
+
+def _run_driver(
+    program: Literal["pi", "omp"], requests: Sequence[Request], folder: Path
+) -> tuple[list[JsonObject], network.RunResult]:
+    """Run our driver inside the program's own modules; returns the results until its end, and the run."""
+    folder.mkdir(parents=True)
+    installed = install(program)
+    jobs, output, script = folder / "jobs.json", folder / "results.jsonl", folder / "driver.mjs"
+    described = []
+    for number, request in enumerate(requests):
+        copy = folder / "sessions" / str(number) / request.session.name
+        _copy(request.session, copy)
+        described.append({"session": str(copy), "leaves": list(request.leaves)})
+    jobs.write_text(json.dumps(described))
+    script.write_text(_DRIVER.replace("OPEN", _OPEN[program]))
+    run = network.run(
+        [str(installed.binary), str(script), str(installed.module), str(folder), str(jobs), str(output)],
+        {"PI_OFFLINE": "1", "PI_CODING_AGENT_DIR": str(folder / "agent")},
+        folder,
+        LOADING_SECONDS + len(requests) * SECONDS_PER_FILE,
+    )
+    lines = output.read_bytes().splitlines() if output.exists() else []
+    return [json.loads(line) for line in lines], run
+
+
+def _only(found: Sequence[JsonObject | NoHistoryError]) -> JsonObject:
+    (history,) = found
+    if isinstance(history, NoHistoryError):
+        raise history
+    return history
 
 
 def check_resumes(program: Literal["pi", "omp"], session: Path, scratch: Path) -> None:
@@ -121,21 +192,6 @@ def check_resumes(program: Literal["pi", "omp"], session: Path, scratch: Path) -
     )
     if result.exit_code != 0 or not any(CHECK_PROMPT in json.dumps(request["body"]) for request in result.requests):
         raise NoHistoryError(f"rebuilt, but not resumed: {_describe_run(result)}")
-
-
-def _run_script(
-    program: Program, script: str, session: Path, environment: Mapping[str, str], folder: Path
-) -> JsonObject:
-    """Run a script of ours inside the program's own modules."""
-    copy, output, script_path = folder / "session" / session.name, folder / "result.json", folder / "script.mjs"
-    _copy(session, copy)
-    script_path.write_text(script)
-    arguments = [str(program.module), str(copy), str(folder), str(output)]
-    result = network.run([str(program.binary), str(script_path), *arguments], environment, folder, LOADING_SECONDS)
-    if not output.exists():
-        raise NoHistoryError(f"no history: {_describe_run(result)}")
-    history: JsonObject = json.loads(output.read_text())
-    return history
 
 
 @contextmanager

@@ -438,3 +438,7 @@ def test_any_message_is_read_without_an_error(fields: Any) -> None:
     message = parse_message(fields)
     assert isinstance(message_text(message), str)
     assert isinstance(message_blocks(message), tuple)
+
+
+def test_a_system_prompt_without_content_is_an_empty_text() -> None:
+    assert parse_message({"role": "system", "content": None}) == parse_message({"role": "system"}) == System(content="")

@@ -33,6 +33,12 @@ def sessions_folder(root: str) -> str:
     return os.path.join(root, "sessions")
 
 
+def home_of_file(path: str) -> str | None:
+    """The home folder of a session file, `<home>/sessions/<project>/<file>`; None for a file elsewhere."""
+    sessions = os.path.dirname(os.path.dirname(os.path.abspath(path)))
+    return os.path.dirname(sessions) if os.path.basename(sessions) == "sessions" else None
+
+
 def blobs_folder(root: str) -> str:
     return os.path.join(root, "blobs")
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
 
 import sessiontree
+from sessiontree.agent.approval import Reply
 from sessiontree.agent.controller import Controller
 from sessiontree.agent.events import AgentEnd, Event, TextDelta, ToolStart
 from sessiontree.agent.shell_commands import UserCommand
@@ -20,10 +21,13 @@ from sessiontree.app.actions.rewind import plan_rewind
 from sessiontree.core.entries import BranchSummary, ModeChange, ModelChange, ThinkingLevelChange
 from sessiontree.core.messages import Image, User, message_text
 from sessiontree.errors import NotFoundError, UsageError
-from sessiontree.models import Model, ScriptedModel, ScriptTurn
+from sessiontree.models import Facts, Model, ScriptedModel, ScriptTurn
 from sessiontree.search.prompt_spool import SpooledPrompt
+from sessiontree.settings import Compaction as CompactionSettings
+from sessiontree.settings import Prune, Settings
 from tests.agent.builders import BARE, Answers
 from tests.agent.runs import call, check_is_sound, transcript, turn
+from tests.compaction.sessions import file_of, worked_session
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(32)
 
@@ -105,6 +109,53 @@ def test_a_prompt_is_added_to_the_history(tmp_path: Path) -> None:
     typed = msgspec.json.decode(line, type=SpooledPrompt)
     assert (typed.prompt, typed.session) == ("Remember me", desk.controller.session.id)
     assert typed.cwd == str(tmp_path / "project")
+
+
+def test_an_exception_in_a_model_ends_the_run_and_not_the_app(tmp_path: Path) -> None:
+    class Faulty(ScriptedModel):
+        async def stream(self, request: Any, /) -> Any:
+            async for event in super().stream(request):
+                yield event
+                if len(request.messages) == 1:
+                    raise ZeroDivisionError("in the model")
+
+    desk = Desk(tmp_path, model=Faulty([turn("Half."), turn("Whole.")]))
+
+    async def scene() -> None:
+        failed = (await desk.say("One"))[-1]
+        assert isinstance(failed, AgentEnd)
+        assert (failed.reason, failed.why) == ("error", "ZeroDivisionError: in the model")
+        assert desk.controller.run is None
+        done = (await desk.say("Two"))[-1]
+        assert isinstance(done, AgentEnd)
+        assert (done.reason, done.text) == ("done", "Whole.")
+
+    go(scene())
+    check_is_sound(desk.controller.session)
+
+
+@pytest.mark.parametrize(("answer", "compactions", "questions"), [("no", 0, 1), ("once", 2, 2), ("always", 2, 1)])
+def test_a_session_of_another_agent_is_only_compacted_with_consent(
+    tmp_path: Path, answer: Literal["no", "once", "always"], compactions: int, questions: int
+) -> None:
+    path = file_of(worked_session(), "pi", tmp_path)
+    settings = Settings(
+        compaction=CompactionSettings(reserve_tokens=2_000, keep_recent_tokens=100, prune=Prune(enabled=False))
+    )
+    long = "words " * 5_000
+    model = ScriptedModel([turn("Yes."), turn("Yes."), turn("Yes.")], Facts(window=6_000, output=500, source="test"))
+    desk = Desk(tmp_path, model=model, settings=settings)
+    desk.answers.reply = Reply(answer)
+
+    async def scene() -> None:
+        await desk.controller.resume(str(path))
+        for _ in range(2):
+            await desk.say(long)
+
+    go(scene())
+    session = desk.controller.session
+    assert [question.tool for question in desk.answers.questions] == ["compact"] * questions
+    assert session.count("compaction") >= compactions if compactions else session.count("compaction") == 0
 
 
 def test_selecting_a_prompt_goes_before_it_and_returns_its_text(tmp_path: Path) -> None:

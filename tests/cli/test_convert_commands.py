@@ -137,10 +137,77 @@ def test_a_fork_in_another_dialect_records_its_origin(run: Run, source: Path, to
     )
 
 
-def test_resume_prints_the_command_and_installs_a_copy(run: Run, source: Path, tmp_path: Path) -> None:
+def contents(*folders: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for folder in folders for path in folder.rglob("*") if path.is_file()}
+
+
+def test_resume_with_print_writes_nothing_and_prints_a_command_that_works(
+    run: Run, source: Path, tmp_path: Path
+) -> None:
+    before = contents(tmp_path)
     ran = run("resume", str(source), "--in", "claude", "--cwd", str(tmp_path), "--print")
     assert ran.code == 0, ran.err
-    assert ran.out.startswith(f"cd {tmp_path} && claude --resume ")
+    assert ran.out == f"sessiontree resume {source} --in claude --cwd {tmp_path}\n"
+    assert "carried  " in ran.err
+    planned = run("resume", str(source), "--in", "claude", "--cwd", str(tmp_path), "--print", "--json").json
+    assert planned["installed"] is None
+    assert planned["planned"]["report"]
+    assert contents(tmp_path) == before
+
+
+def test_resuming_again_reuses_the_copy_until_the_session_changes(
+    run: Run, source: Path, tmp_path: Path, agents_at_home: Path
+) -> None:
+    arguments = ("resume", str(source), "--in", "claude", "--cwd", str(tmp_path))
+    first = run(*arguments, "--install")
+    assert first.out.startswith(f"cd {tmp_path} && claude --resume ")
+    assert run(*arguments, "--install").out == first.out
+    assert run(*arguments, "--print").out == first.out
+    assert len(list(agents_at_home.rglob("*.jsonl"))) == 1
+    with sessiontree.open(source) as session:
+        session.append("user", "one more")
+    assert run(*arguments, "--install").out != first.out
+    assert len(list(agents_at_home.rglob("*.jsonl"))) == 2
+
+
+def test_the_loss_report_is_shown_before_the_agent_starts(
+    run: Run, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "pi").write_text("#!/bin/sh\necho the agent runs >&2\n")
+    (tools / "pi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    err = run("resume", str(source), "--in", "pi", "--cwd", str(tmp_path)).err
+    assert err.index("carried  ") < err.index("the agent runs")
+
+
+def test_copies_are_listed_under_their_origin(run: Run, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with sessiontree.create(tmp_path, home=home) as origin:
+        origin.append("user", "convert me")
+    with sessiontree.create(tmp_path, home=home) as other:
+        other.append("user", "another one")
+    run("resume", origin.location, "--in", "claude", "--cwd", str(tmp_path), "--install")
+    rows = run("list", "--project", str(tmp_path), "--json").json["sessions"]
+    assert [(row["title"], row["relation"]) for row in rows if row["title"] == "convert me"] == [
+        ("convert me", None),
+        ("convert me", "copy"),
+    ]
+    at = next(number for number, row in enumerate(rows) if row["relation"] == "copy")
+    assert (rows[at]["agent"], rows[at]["depth"], rows[at - 1]["path"]) == ("claude", 1, origin.location)
+    assert "└ ⇄ convert me" in run("list", "--project", str(tmp_path)).out
+
+
+def test_resume_without_a_session_names_the_newest(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "no sessions" in run("resume").err
+    with sessiontree.create(tmp_path, home=tmp_path / "home") as session:
+        session.append("user", "go on with me")
+    ran = run("resume")
+    assert ran.code == 2
+    assert "go on with me" in ran.err
+    assert ran.err.rstrip().endswith(f"sessiontree resume {session.location}")
 
 
 def test_resume_reports_an_agent_that_is_not_installed(

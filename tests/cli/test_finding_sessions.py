@@ -53,6 +53,26 @@ def test_commands_that_change_a_session_find_it_too(run: Run, claude: Path) -> N
     assert run("convert", IDS[0][:8], "--to", "pi", "--json").json["session"] == IDS[0]
 
 
+@pytest.mark.parametrize("command", [("continue",), ("-c",), ("open", "mend the"), ("fork", "mend the", "--no-before")])
+def test_commands_that_find_a_session_end_with_the_command_to_go_on(
+    command: tuple[str, ...], run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    World(tmp_path).claude(IDS[0], str(tmp_path), ["mend the parser"])
+    monkeypatch.chdir(tmp_path)
+    ran = run(*command)
+    in_agent, here = ran.err.splitlines()[-2:]
+    resumed = run(*in_agent.removeprefix("to go on in its agent: sessiontree ").split(), "--print")
+    assert resumed.out.startswith(f"cd {tmp_path} && claude --resume ")
+    named = here.removeprefix("to go on here: sessiontree chat --session ")
+    assert run("info", named, "--json").json["id"] in ran.out + ran.err
+    assert "to go on" not in run(*command, "--json").err
+
+
+def test_the_command_to_go_on_with_a_native_session_starts_in_its_folder(run: Run, session: str) -> None:
+    id = run("info", session, "--json").json["id"]
+    assert run("open", session).err.splitlines()[-1] == f"to go on here: cd / && sessiontree chat --session {id}"
+
+
 def test_an_id_of_a_native_session_is_found_without_reading_other_agents_sessions(
     run: Run, session: str, claude: Path, tmp_path: Path
 ) -> None:

@@ -57,6 +57,60 @@ def test_json_has_the_compaction_entry_and_the_number_of_later_messages(run: Run
     assert (undone["undone"], undone["leftBehind"]) == (done["entry"], 1)
 
 
+def agents_compaction(path: Path) -> str:
+    """Append a compaction as Pi itself writes it; returns its id."""
+    session = sessiontree.open(path)
+    kept = session.path_ids()[-2]
+    entry = session.append(
+        {"type": "compaction", "summary": "Pi's own.", "firstKeptEntryId": kept, "tokensBefore": 99, "details": {}}
+    )
+    session.append("user", "and on")
+    session.close()
+    return entry.id
+
+
+def test_a_compaction_of_the_agent_is_only_undone_if_it_is_named(run: Run, tmp_path: Path) -> None:
+    path = file_of(worked_session(), "pi", tmp_path)
+    before = sent(sessiontree.open(path))
+    compaction = agents_compaction(path)
+    data = path.read_bytes()
+    refused = run("compact", str(path), "--undo")
+    assert refused.code == 1
+    assert f"--compaction {compaction}" in refused.err
+    assert path.read_bytes() == data
+    assert run("compact", str(path), "--undo", "--compaction", compaction).code == 0
+    assert sent(sessiontree.open(path)) == before
+
+
+def test_an_older_compaction_can_be_named(run: Run, tmp_path: Path) -> None:
+    path = file_of(worked_session(), "pi", tmp_path)
+    before = sent(sessiontree.open(path))
+    first = run("compact", str(path), "--keep", "900", "--json").json["entry"]
+    run("append", str(path), "user", "between")
+    agents_compaction(path)
+    undone = run("compact", str(path), "--undo", "--compaction", first, "--json").json
+    assert (undone["undone"], undone["leftBehind"]) == (first, 2)
+    assert sent(sessiontree.open(path)) == before
+    wrong = run("compact", str(path), "--undo", "--compaction", sessiontree.open(path).path_ids()[0])
+    assert "is not a compaction" in wrong.err
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_undo_shows_what_moves_and_how_to_go_back(run: Run, dialect: str, tmp_path: Path) -> None:
+    path = file_of(worked_session(), dialect, tmp_path)
+    run("compact", str(path), "--keep", "900")
+    compacted, data = sessiontree.open(path), path.read_bytes()
+    planned = run("compact", str(path), "--undo", "--dry-run")
+    assert "the current entry would move from" in planned.err
+    assert "nothing was written" in planned.err
+    assert path.read_bytes() == data
+    done = run("compact", str(path), "--undo")
+    assert done.out == planned.out
+    (back,) = [line for line in done.err.splitlines() if line.startswith("to go back: sessiontree ")]
+    assert run(*back.removeprefix("to go back: sessiontree ").split()).code == 0
+    assert sent(sessiontree.open(path)) == sent(compacted)
+
+
 def test_session_text_cannot_harm_the_terminal(run: Run, tmp_path: Path) -> None:
     session = worked_session()
     session.append("user", "You must \x1b[31mnever\x1b[0m do \u202e this")
@@ -73,7 +127,7 @@ def test_session_text_cannot_harm_the_terminal(run: Run, tmp_path: Path) -> None
         (("--keep", "many"), 2, "not a number of tokens"),
         (("--strategy", "other"), 1, "recent, segment, replace"),
         (("--summarizer", "nobody"), 1, "no summarizer named 'nobody'"),
-        (("--undo", "--dry-run"), 2, "not allowed with"),
+        (("--compaction", "abc"), 2, "--compaction needs --undo"),
         (("--window", "90"), 1, "not compacted"),
         (("--keep", "100000", "--strategy", "recent"), 1, "nothing to compact"),
     ],

@@ -37,7 +37,7 @@ from sessiontree.session.session import Session
 from sessiontree.sources.detect import detect
 from sessiontree.stores.memory import MemoryStore
 from sessiontree.testing.dialects import check_dialect
-from tests.builders import NOWHERE, entry, header, json_line, message_line
+from tests.builders import NOWHERE, TIME, entry, header, json_line, message_line
 
 FOLDER = Path(__file__).parents[1] / "corpus" / "pi-family"
 EXPECTED: dict[str, dict[str, Any]] = json.loads((FOLDER / "expected.json").read_text())
@@ -231,6 +231,16 @@ def test_a_title_slot_alone_leaves_the_session_before_its_first_entry() -> None:
 
 def test_the_title_of_the_slot_outranks_that_of_the_header() -> None:
     assert opened(slot("New"), header(title="Old"), message_line("a")).name == "New"
+
+
+def test_numbers_of_kept_entries_do_not_count_the_title_slot() -> None:
+    lines = [
+        json_line({"type": "message", "timestamp": TIME, "message": {"role": "user", "content": text}})
+        for text in ("q1", "q2", "q3")
+    ]
+    compaction = {"type": "compaction", "timestamp": TIME, "summary": "S", "firstKeptEntryIndex": 2, "tokensBefore": 9}
+    session = opened(slot("A name"), header(version=None), *lines, json_line(compaction))
+    assert [message_text(message) for message in session.context().messages] == ["S", "q2", "q3"]
 
 
 def test_an_empty_title_in_the_slot_takes_the_title_of_the_header_away() -> None:

@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 
 import sessiontree
+from sessiontree.branches.leave import leave
+from sessiontree.compaction import compact
 from sessiontree.conversion.launch import plan_resumption
 from sessiontree.core.entries import Compaction
 from sessiontree.core.messages import Image, User
+from sessiontree.export import export
 from sessiontree.library.last_session import find_last_session
 from sessiontree.stores.file import FileStore
 
@@ -122,3 +125,67 @@ def test_the_last_session_of_the_terminal_is_found_in_the_folder_of_xcsh(
     found = find_last_session(home, environment)
     assert found is not None
     assert (found.cwd, found.path) == ("/somewhere", str(path))
+
+
+def test_a_branch_summary_names_the_entry_where_the_new_branch_starts(path: Path) -> None:
+    with sessiontree.open(str(path)) as session:
+        first = session.append("user", "q")
+        second = session.append({"role": "assistant", "content": [{"type": "text", "text": "a"}]})
+        at_first = leave(session, first.id)
+        written = lines_of(path)[-1]
+        assert (written["type"], written["fromId"], written["parentId"]) == ("branch_summary", first.id, first.id)
+        (decoded,) = session.dialect.decode(session.journal, [session.journal.tree.node_of[at_first.entry or ""]])
+        assert decoded.fields["fromId"] == second.id, "the branch that was left is known on the way to other formats"
+        leave(session, None)
+    written = lines_of(path)[-1]
+    assert (written["type"], written["fromId"], written["parentId"]) == ("branch_summary", "root", None)
+
+
+def test_a_page_names_only_a_branch_that_was_left_as_abandoned(path: Path) -> None:
+    with sessiontree.open(str(path)) as session:
+        first = session.append("user", "q")
+        session.append({"role": "assistant", "content": [{"type": "text", "text": "a"}]})
+        leave(session, first.id)
+        page = b"".join(export(session, "text")).decode()
+    assert "Branch summary" in page
+    assert "abandoned branch" not in page
+
+
+def test_a_compaction_has_a_short_summary_which_is_the_title_without_another(path: Path) -> None:
+    path.write_text(path.read_text().replace(', "title": "t"', ""))
+    with sessiontree.open(str(path)) as session:
+        for number in range(4):
+            session.append("user", f"Please add a lexer for rule {number}. " + "word " * 40)
+            session.append({"role": "assistant", "content": [{"type": "text", "text": "Done."}]})
+        compact(session, keep=10)
+        assert session.name == lines_of(path)[-1]["shortSummary"]
+    assert lines_of(path)[-1]["shortSummary"].startswith("Please add a lexer for rule")
+    assert len(lines_of(path)[-1]["shortSummary"]) <= 100
+
+
+@pytest.mark.parametrize("folder", ["copy", "copy/sessions/b"])
+@pytest.mark.parametrize("program", ["native", ".xcsh/agent", ".omp/agent"])
+def test_blobs_are_found_from_a_fork_in_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, folder: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("SESSIONTREE_HOME", str(tmp_path / "home"))
+    data = base64.b64encode(bytes(range(256)) * 8).decode()
+    if program == "native":
+        session = sessiontree.create(str(tmp_path))
+    else:
+        file = tmp_path / program / "sessions" / "-" / f"2026-03-01T00-00-00-000Z_{ID}.jsonl"
+        file.parent.mkdir(parents=True)
+        header = {"type": "session", "version": 3, "id": ID, "timestamp": "2026-03-01T00:00:00.000Z"}
+        file.write_text(json.dumps({**header, "cwd": str(tmp_path), "title": "t"}) + "\n")
+        session = sessiontree.open(str(file))
+    elsewhere = tmp_path / folder / "fork.jsonl"
+    elsewhere.parent.mkdir(parents=True)
+    with session:
+        session.append({"role": "user", "content": [{"type": "image", "data": data, "mimeType": "image/png"}]})
+        session.fork(store=FileStore(str(elsewhere))).close()
+    with sessiontree.open(str(elsewhere)) as again:
+        (message,) = again.context().messages
+        assert isinstance(message, User)
+        assert message.content == (Image(data),)
+        assert not again.problems

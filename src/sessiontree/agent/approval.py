@@ -77,6 +77,28 @@ class Approver(Protocol):
     async def ask(self, question: Question) -> Reply: ...
 
 
+class CompactionConsent:
+    """The user's consent to compact a session of another agent: asked when it is first due, remembered for a chat."""
+
+    tool = "compact"
+
+    def __init__(self) -> None:
+        self._standing: Literal["always", "no"] | None = None
+
+    async def ask(self, approver: Approver, session: Session) -> str | None:
+        """Ask whether to compact now; returns why not, or None for yes."""
+        if self._standing is None:
+            title = f"summarize the older messages of this {session.dialect.name} session, to fit the model's window"
+            reason = f"the summary is written to {session.location}, and its own agent will see only that, too"
+            reply = await approver.ask(Question(self.tool, title, "", (reason,), may_always=True))
+            if reply.answer == "once":
+                return None
+            self._standing = reply.answer
+        if self._standing == "always":
+            return None
+        return "a session of another agent is only compacted with consent; /compact or `sessiontree compact` does it"
+
+
 class DenyAll:
     """An Approver without a user, as with `--print`: every question is denied."""
 

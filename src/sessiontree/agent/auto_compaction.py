@@ -45,14 +45,18 @@ class AutoCompactor:
         summarizer: MeteredSummarizer,
         send: Callable[[Event], Awaitable[None]],
         record: Callable[[Usage | None], None],
+        refusal: Callable[[], Awaitable[str | None]],
     ) -> None:
-        """`record` is called with the usage that each written entry reports."""
+        """`record` is called with the usage that each written entry reports.
+
+        `refusal` returns why the session may not be compacted; None if it may.
+        """
         self._branch, self._live = branch, live
         self._session = branch if isinstance(branch, Session) else branch.session
         self._settings = settings.compaction.for_model(model.name)
         self._policy = policy_of(self._settings)
         self._window = Window(model.facts.window, model.facts.output, model.name.replace(":", "/", 1))
-        self._summarizer, self._send, self._record = summarizer, send, record
+        self._summarizer, self._send, self._record, self._refusal = summarizer, send, record, refusal
         self._has_failed = False
 
     def start(self) -> None:
@@ -70,6 +74,11 @@ class AutoCompactor:
         await self._live.load()
         if not await self._is_due():
             return
+        refusal = await self._refusal()
+        if refusal is not None:
+            self._has_failed = True
+            await self._send(Compacting("failed", occasion, error=refusal))
+            return
         options = {**self._options(), "pruning": self._settings.prune}
         try:
             await self._send(Compacting("start", occasion))
@@ -86,6 +95,9 @@ class AutoCompactor:
         """
         if self._policy.limit(self._window) is None:
             raise ContextOverflowError(f"{error}; auto-compaction is off: compact the session yourself", error.partial)
+        refusal = await self._refusal()
+        if refusal is not None:
+            raise ContextOverflowError(f"{error}; {refusal}", error.partial)
         options = self._options()
         options["keep"] = min(options["keep"], min(self._live.sizes()) // 2)
         await self._send(Compacting("start", "overflow", error=str(error)))

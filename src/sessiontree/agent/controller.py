@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
-from sessiontree.agent.approval import Approvals, Approver
+from sessiontree.agent.approval import Approvals, Approver, CompactionConsent
 from sessiontree.agent.async_bridge import in_background, in_thread, uncancelled
 from sessiontree.agent.events import AgentEnd, Event
 from sessiontree.agent.limits import Limits
@@ -33,6 +33,7 @@ from sessiontree.branches.summarize import SummaryOptions
 from sessiontree.conversion.fork import fork
 from sessiontree.core.entries import CONTEXT_TYPES, ApprovalMode, CustomMessage, Entry, MessageEntry
 from sessiontree.core.messages import User, text_of
+from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.errors import NotFoundError, SessionTreeError, StoreError, UsageError
 from sessiontree.library import Library
 from sessiontree.library.partial_reader import session_title
@@ -128,6 +129,7 @@ class Controller:
         self._mask = Mask(environment)
         self._session: Session | None = None
         self._pastes = Pastes()
+        self._consent = CompactionConsent()
         self._run: Run | None = None
         self._occupied_by: str | None = None
 
@@ -236,6 +238,7 @@ class Controller:
         readable = (outputs,) if isinstance(outputs, str) else ()
         self.workspace = Workspace(self.cwd, self.workspace.added, guarded=(self.home,), readable=readable)
         self._pastes = Pastes(session.config)
+        self._consent = CompactionConsent()
         fresh["usage"] = await in_thread(session.usage)
         if self._recorded[0] is not None and not self._keeps_model and self._can_be_opened(self._recorded[0]):
             fresh["model"] = self._recorded[0]
@@ -431,6 +434,7 @@ class Controller:
         """Send a prompt, or continue with None; yields the events of the run, and updates the state.
 
         `pending` decides on calls that an earlier run left without a result. Leaving the loop interrupts the run.
+        An exception in a model or a hook ends the run, not the app: the events report it like any other failure.
         """
         self._check_idle()
         if self._session is None:
@@ -456,6 +460,7 @@ class Controller:
             limits=self._limits,
             pending=pending,
             summarizer=summarizer_for(self.settings),
+            consent=None if session.dialect.name == DEFAULT_DIALECT else self._consent,
         )
         try:
             async for event in current:
@@ -464,9 +469,16 @@ class Controller:
                 apply_event(self.store, session, event)
                 self.store.set(queued=len(current.undelivered) if self._run is current else 0)
                 yield event
+        except Exception as error:
+            if error is not current.bug:
+                raise
         finally:
             current.interrupt("the run was interrupted")
-            await current.finish()
+            try:
+                await current.finish()
+            except Exception as error:
+                if error is not current.bug:
+                    raise
             self._on_end(current)
             if current.end is not None:
                 apply_event(self.store, session, current.end)

@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from sessiontree.agent.approval import Approver, DenyAll
+from sessiontree.agent.approval import Approver, CompactionConsent, DenyAll
 from sessiontree.agent.async_bridge import in_thread, uncancelled, with_cancel_timeout
 from sessiontree.agent.auto_compaction import AutoCompactor
 from sessiontree.agent.branch_writer import SerializedBranch, answer_fields
@@ -102,6 +102,8 @@ class Setup(Struct, frozen=True):
     """What to do with calls that an earlier run left without a result."""
     summarizer: Summarizer | None = None
     """Writes the summaries of auto-compaction; None for the one that needs no model."""
+    consent: CompactionConsent | None = None
+    """Asks the user before the session is compacted; None to compact without asking."""
 
 
 def run(
@@ -119,6 +121,7 @@ def run(
     limits: Limits | None = None,
     pending: PendingDecision | None = None,
     summarizer: Summarizer | None = None,
+    consent: CompactionConsent | None = None,
 ) -> Run:
     """Answer a prompt on a branch, or with None continue it. Iterate over the returned run for its events.
 
@@ -145,6 +148,7 @@ def run(
             limits=limits or Limits(),
             pending=pending,
             summarizer=summarizer,
+            consent=consent,
         ),
     )
 
@@ -170,6 +174,7 @@ class Run:
             MeteredSummarizer(setup.summarizer, self._meter, setup.model, counts_cost=setup.limits.counts_cost),
             self._send,
             self._meter.record,
+            self._compaction_refusal,
         )
         self._channel: EventChannel[Event] = EventChannel()
         self._calls = ParallelCalls(self._writer, self._channel, self._keep_result, setup.limits.gate)
@@ -192,6 +197,8 @@ class Run:
         self._has_counted = False
         self.end: AgentEnd | None = None
         """How it ended; None while it runs."""
+        self.bug: Exception | None = None
+        """An exception that is not ours: of a model, a hook or this package. Iterating and `finish` raise it."""
 
     # For the consumer
 
@@ -310,6 +317,7 @@ class Run:
             self._channel.push(Failed(type(error).__name__, why))
         except Exception as error:  # a bug here, in a model or in a hook: raised, but after the session is settled
             why = f"{type(error).__name__}: {error}"
+            self.bug = error
             self._channel.push(Failed(type(error).__name__, why))
             raise
         finally:
@@ -381,6 +389,11 @@ class Run:
         if is_last and not prompts and self._follow_ups:
             prompts = [self._follow_ups.pop(0)]
         return prompts
+
+    async def _compaction_refusal(self) -> str | None:
+        """Why this session may not be compacted; None if it may."""
+        consent = self._setup.consent
+        return None if consent is None else await consent.ask(self._setup.approver, self._session)
 
     async def _request_size(self) -> Size:
         await self._live.load()

@@ -73,9 +73,7 @@ class Workbench:
         """Search the text of all sessions; one hit for each session."""
         return list(self.library.search(query, limit=limit, per_session=1))
 
-    def filter_values(
-        self, sessions: Iterable[Summary], tags: Mapping[str, Sequence[str]]
-    ) -> dict[str, Sequence[str]]:
+    def filter_values(self, sessions: Iterable[Summary], tags: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
         """The values that filters of a query can have, the most frequent first."""
         agents: dict[str, int] = {}
         projects: dict[str, int] = {}
@@ -146,8 +144,10 @@ class Workbench:
         findings = examine(opened)
         if not findings:
             return ["No problems found."], None
-        lines = [f"{finding.rule.id} ({finding.count}×): {finding.rule.meaning}{finding.cost and '; '}{finding.cost}"
-            for finding in findings]
+        lines = [
+            f"{finding.rule.id} ({finding.count}×): {finding.rule.meaning}{finding.cost and '; '}{finding.cost}"
+            for finding in findings
+        ]
         if not opened.ref.is_file:
             return lines, None
         plan = self.plan("repair", opened)

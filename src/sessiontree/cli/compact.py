@@ -1,6 +1,7 @@
 """Replace older messages with a summary, so that the session fits a model's context window again.
 
-Nothing is removed from the file; --undo goes back to before the summary. Works with every agent's sessions, in the
+Nothing is removed from the file; --undo goes back to before the summary. A summary that the agent itself wrote is only
+undone if --compaction names it. Works with every agent's sessions, in the
 agent's own format.
 """
 
@@ -17,6 +18,7 @@ from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session, remember_session
 from sessiontree.cli.summaries import add_summary_options, load_session_settings
 from sessiontree.core.messages import Message, message_text
+from sessiontree.errors import UsageError
 from sessiontree.views.text import clean, cut, one_line, plural
 
 if TYPE_CHECKING:
@@ -39,9 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--strategy", metavar="NAME", help="what to keep: recent, segment or replace")
     parser.add_argument("--window", metavar="N", type=_tokens, help="fit a context window of N tokens")
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--dry-run", action="store_true", help="only show the result and the summary")
-    what.add_argument("--undo", action="store_true", help="go back to before the last compaction")
+    parser.add_argument("--dry-run", action="store_true", help="only show the result and the summary")
+    parser.add_argument("--undo", action="store_true", help="go back to before the last compaction")
+    parser.add_argument("--compaction", metavar="ENTRY", help="with --undo: undo this compaction, also the agent's own")
 
 
 def _tokens(text: str) -> int:
@@ -51,11 +53,15 @@ def _tokens(text: str) -> int:
 
 
 def run(options: Options) -> None:
+    if options.compaction and not options.undo:
+        raise UsageError("compact: --compaction needs --undo")
     session = open_session(options)
     if options.undo:
-        undone = plan_undo_compaction(session).do().result
+        undo_plan = plan_undo_compaction(session, options.compaction)
+        undone = undo_plan.expected if options.dry_run else undo_plan.do().result
         session.close()
-        remember_session(session.location, session.cwd, options)
+        if not options.dry_run:
+            remember_session(session.location, session.cwd, options)
         _print_undone(session, undone, options)
         return
     plan = plan_compact(
@@ -85,12 +91,19 @@ def run(options: Options) -> None:
 
 def _print_undone(session: Session, undone: Undone, options: Options) -> None:
     if options.json:
-        output.print_json({"session": session.id, **undone_fields(undone)})
+        output.print_json({"session": session.id, "done": not options.dry_run, **undone_fields(undone)})
         return
     output.print_lines([undone.leaf or "(before the first entry)"])
+    verb = "would move" if options.dry_run else "moved"
+    where = undone.leaf or "before the first entry"
+    stderr.print_line(f"the current entry {verb} from {undone.leaf_before} to {where}, before {undone.compaction}")
     if undone.left:
-        messages = plural(undone.left, "message")
-        stderr.print_line(f"{messages} after the compaction stay on a separate branch (see `sessiontree tree`)")
+        stay = "stays" if undone.left == 1 else "stay"
+        stderr.print_line(f"{plural(undone.left, 'message')} after the compaction {stay} in the file, on a branch")
+    if options.dry_run:
+        stderr.print_line("nothing was written (--dry-run)")
+    else:
+        stderr.print_line(f"to go back: sessiontree branch {shlex.quote(options.session)} {undone.leaf_before}")
 
 
 def _render(done: Compacted) -> Iterator[str]:

@@ -77,6 +77,7 @@ def _choose(library: Library, cwd: str, *, everywhere: bool) -> Summary | None:
     rows = list(draw_listing(members, output.width() - 4, time.time(), ids, with_project=everywhere))
     output.print_lines([f"    {rows[0]}", *(f"{number:3} {row}" for number, row in enumerate(rows[1:], 1))])
     if not sys.stdin.isatty():
+        stderr.print_line("to go on with one of them: sessiontree chat --session ID")
         return None
     stderr.print_line(f"Which one? [1-{len(found)}, Enter to cancel]")
     answer = sys.stdin.readline().strip()

@@ -14,7 +14,7 @@ from sessiontree.app.actions.fork import plan_fork
 from sessiontree.cli import output, stderr
 from sessiontree.cli.convert import render_report
 from sessiontree.cli.parser import Options
-from sessiontree.cli.sessions import open_session, remember_session
+from sessiontree.cli.sessions import open_session, print_next_command, remember_session
 from sessiontree.stores.file import FileStore
 from sessiontree.views.text import clean
 
@@ -70,3 +70,5 @@ def run(options: Options) -> None:
         stderr.print_line("prompt at the fork, for editing:")
         for line in forked.prompt.splitlines():
             stderr.print_line(line)
+    made = forked.session
+    print_next_command(made.location if options.path else made.id, made.dialect.name, made.cwd)

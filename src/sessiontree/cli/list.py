@@ -81,7 +81,9 @@ def _arrange(library: Library, sessions: Sequence[Summary], options: Options) ->
     paths = {session.ref for session in sessions}
     subagents = [other for other in library.everything() if other.kind == "subagent" and other.parent in paths]
     subagents.sort(key=lambda subagent: subagent.created or subagent.modified)
-    return library.thread([*sessions, *subagents]) if options.tree else with_subagents(sessions, subagents)
+    return (
+        library.thread([*sessions, *subagents]) if options.tree else with_subagents(sessions, subagents, library.copies)
+    )
 
 
 def _print(library: Library, members: Sequence[ThreadMember], *, with_project: bool) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sessiontree.cli import output, stderr
 from sessiontree.cli.library_options import add_root_option, open_library
 from sessiontree.cli.parser import Options
-from sessiontree.cli.sessions import remember_session
+from sessiontree.cli.sessions import print_next_command, remember_session
 from sessiontree.core.entries import MessageEntry
 from sessiontree.core.messages import Assistant, User, message_text
 from sessiontree.session.open import open as open_path
@@ -68,6 +68,8 @@ def present(library: Library, summary: Summary, options: Options, messages: int)
     for entry in last:
         output.print_lines(_render(entry))
     stderr.print_problems(session.location, session.problems)
+    alike = sum(other.id == summary.id for other in library.everything())
+    print_next_command(summary.id if alike == 1 else summary.ref, summary.agent, summary.cwd)
 
 
 def _last_messages(session: Session, count: int) -> list[MessageEntry]:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from typing import Any
 
+from sessiontree.cli import stderr
 from sessiontree.cli.parser import Options
+from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.dialects.contract import ReadOptions
 from sessiontree.errors import NotFoundError
 from sessiontree.library.last_session import record_last_session
@@ -62,6 +65,15 @@ def find_session(name: str, options: Options) -> tuple[str, str | None]:
         with open_library(options) as library:
             found = library.find(name)
             return found.ref, found.agent
+
+
+def print_next_command(name: str, agent: str, cwd: str) -> None:
+    """Print the commands that continue a session, in its agent and here, as the last lines of stderr."""
+    here = not cwd or os.path.realpath(cwd) == os.path.realpath(os.curdir)
+    where = "" if here or not os.path.isdir(cwd) else f"cd {shlex.quote(cwd)} && "
+    if agent != DEFAULT_DIALECT:
+        stderr.print_line(f"to go on in its agent: sessiontree resume {shlex.quote(name)}")
+    stderr.print_line(f"to go on here: {where}sessiontree chat --session {shlex.quote(name)}")
 
 
 def remember_session(path: str, cwd: str, options: Options) -> None:

@@ -13,18 +13,18 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree.compaction import hooks as hook_calls
-from sessiontree.compaction.context_units import LEAF_BEFORE_KEY, ContextUnits, build_units
+from sessiontree.compaction.context_units import LEAF_BEFORE_KEY, SUMMARIZER_KEY, ContextUnits, build_units
 from sessiontree.compaction.cut_point import KEEP_RECENT, Cut, Parts, find_cut, parts_at
 from sessiontree.compaction.hooks import Cancel, Hook, PendingSummary, SuppliedSummary
 from sessiontree.compaction.policies import RESERVE, Policy, Reserve, Window
 from sessiontree.compaction.prompts import TURN_HEADING
-from sessiontree.compaction.sections import without_file_lists
+from sessiontree.compaction.sections import short_summary, without_file_lists
 from sessiontree.compaction.strategies import REPLACE, Strategy, find_strategy
 from sessiontree.compaction.summarizers import Request, Summarizer, Summary, add_usage, find_summarizer
 from sessiontree.compaction.token_estimate import MEASURED, PI, Estimator, estimated_size
 from sessiontree.compaction.touched_files import FileLists, files_in
 from sessiontree.core.context import current_system
-from sessiontree.core.entries import BranchSummary, Entry
+from sessiontree.core.entries import BranchSummary, Entry, MessageEntry
 from sessiontree.core.ids import now_ms
 from sessiontree.core.messages import CompactionSummary, Message, System
 from sessiontree.errors import CompactionError, ReadOnlyError
@@ -82,6 +82,8 @@ class Undone(Struct, frozen=True):
     compaction: str
     left: int
     """Number of messages after the compaction; they stay in the file, on a branch of their own."""
+    leaf_before: str | None = None
+    """The current entry before the undo; switching to it reverts the undo."""
 
 
 def prepare(
@@ -217,7 +219,7 @@ def prepare_compaction(
     else:
         written = _summarize(writer, plan, instructions, session.dialect.name, _summary_limit(limit))
         summary = Summary(written.text + plan.files.text(), written.usage)
-        details = {**plan.files.details(), "summarizer": writer.name, "strategy": plan.strategy}
+        details = {**plan.files.details(), SUMMARIZER_KEY: writer.name, "strategy": plan.strategy}
         # In these formats the compaction need not be a child of the current entry, which `undo` returns to.
         if not session.dialect.traits.one_line_per_entry:
             details[LEAF_BEFORE_KEY] = target.leaf
@@ -315,6 +317,8 @@ def _fields(
     session: Session, plan: CompactionPlan, summary: Summary, details: Any, supplied: SuppliedSummary | None
 ) -> dict[str, Any]:
     fields: dict[str, Any] = {"summary": summary.text}
+    if session.dialect.traits.has_short_summaries and (short := short_summary(summary.text)):
+        fields["shortSummary"] = short
     if plan.first_kept is not None:
         fields["firstKeptEntryId"] = plan.first_kept
     fields["tokensBefore"] = plan.tokens_before
@@ -329,27 +333,58 @@ def _fields(
     return fields
 
 
-def undo(session: Session, *, branch: Branch | None = None) -> Undone:
-    """Switch to the entry before the last compaction. Nothing is removed from the file."""
+def undo(session: Session, *, branch: Branch | None = None, compaction: str | None = None) -> Undone:
+    """Switch to the entry before the last compaction, or before the named one. Nothing is removed from the file."""
     target: Session | Branch = session if branch is None else branch
-    undone = find_undo(session, target.leaf)
+    undone = find_undo(session, target.leaf, compaction)
     target.move(undone.leaf)
     return undone
 
 
-def find_undo(session: Session, leaf: str | None) -> Undone:
-    """What undoing the last compaction before an entry gives; `CompactionError` if there is none."""
-    context_units = build_units(session, leaf)
-    if context_units.previous is None:
+def find_undo(session: Session, leaf: str | None, compaction: str | None = None) -> Undone:
+    """What undoing the last compaction before an entry gives; `CompactionError` if there is none.
+
+    A compaction of the session's agent is only undone if it is named: the user has not asked us for it.
+    """
+    last = build_units(session, leaf)
+    history = _history(session, leaf)
+    wanted = None if compaction is None else session.find_entry(compaction)
+    if last.previous is None and wanted is None:
         raise CompactionError(f"{session.location}: no compaction to undo")
+    if last.previous is not None and wanted in (None, last.previous.id, last.previous.message_id):
+        found = last
+        left = sum(len(unit.messages) for unit in found.units) - _count_kept(found)
+    else:
+        assert wanted is not None
+        found = _units_at_compaction(session, history, wanted)
+        left = sum(isinstance(entry, MessageEntry) for entry in session.entries(history[history.index(wanted) + 1 :]))
+    previous = found.previous
+    assert previous is not None
+    if wanted is None and not previous.is_own:
+        raise CompactionError(
+            f"{session.location}: the last compaction, {previous.id}, is the agent's own; "
+            f"to undo it all the same, name it: --compaction {previous.id}"
+        )
+    before = [id for id in history[: history.index(previous.id)] if id in session and not id.startswith("@")]
+    target = previous.leaf_before if previous.leaf_before in before else before[-1] if before else None
+    return Undone(target, previous.id, left, leaf)
+
+
+def _history(session: Session, leaf: str | None) -> list[str]:
+    """The entries before a leaf, including those that compactions replace."""
     journal = session.journal
     nodes = session.dialect.find_history(journal, session.node_of(leaf), session.read_options)
-    ids = [journal.tree.ids[node] for node in nodes]
-    before = [id for id in ids[: ids.index(context_units.previous.id)] if id in session and not id.startswith("@")]
-    leaf_before = context_units.previous.leaf_before
-    target = leaf_before if leaf_before in before else before[-1] if before else None
-    left = sum(len(unit.messages) for unit in context_units.units) - _count_kept(context_units)
-    return Undone(target, context_units.previous.id, left)
+    return [journal.tree.ids[node] for node in nodes]
+
+
+def _units_at_compaction(session: Session, history: list[str], wanted: str) -> ContextUnits:
+    """The context right after a compaction, which may have two lines."""
+    at = history.index(wanted) if wanted in history else len(history)
+    for id in history[at : at + 2]:
+        found = build_units(session, id)
+        if found.previous is not None and found.previous.id == wanted:
+            return found
+    raise CompactionError(f"{session.location}: {wanted} is not a compaction before the current entry")
 
 
 def _count_kept(context_units: ContextUnits) -> int:

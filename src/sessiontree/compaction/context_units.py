@@ -25,10 +25,14 @@ from sessiontree.core.entries import (
     MessageEntry,
 )
 from sessiontree.core.messages import Assistant, LazyMessages, Message, System
+from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.session.session import Session
 
 LEAF_BEFORE_KEY = "stoodAt"
 """Field of a compaction's details: the current entry before it."""
+
+SUMMARIZER_KEY = "summarizer"
+"""Field of a compaction's details: the name of the summarizer. Compactions of other programs do not have it."""
 
 _PLAUSIBLE = 2
 """Largest error factor of an estimate."""
@@ -86,6 +90,8 @@ class PreviousCompaction(Struct, frozen=True):
     """The entry with the summary's message, if it is not the compaction entry itself."""
     leaf_before: str | None = None
     """The current entry before the compaction, if it is not the compaction's parent."""
+    is_own: bool = False
+    """Whether this package wrote it, and not the session's agent."""
 
 
 class ContextUnits(Struct, frozen=True):
@@ -170,7 +176,8 @@ def _find_previous(
         (entry,) = session.entries([ids[at]])
         assert isinstance(entry, Compaction)
         files = FileLists() if entry.from_hook else FileLists.of_details(entry.details)
-        return PreviousCompaction(entry.id, entry.summary, files, entry.timestamp)
+        is_own = session.dialect.name == DEFAULT_DIALECT or _names_summarizer(entry.details)
+        return PreviousCompaction(entry.id, entry.summary, files, entry.timestamp, is_own=is_own)
     return _decode_previous(session, ids, by_source) if ids else None
 
 
@@ -187,8 +194,19 @@ def _decode_previous(session: Session, ids: Sequence[str], by_source: Container[
     leaf_before = details.get(LEAF_BEFORE_KEY) if isinstance(details, dict) else None
     text = summary if isinstance(summary, str) else ""
     return PreviousCompaction(
-        ids[0], text, files, first.timestamp, message_id, leaf_before if isinstance(leaf_before, str) else None
+        ids[0],
+        text,
+        files,
+        first.timestamp,
+        message_id,
+        leaf_before if isinstance(leaf_before, str) else None,
+        _names_summarizer(details),
     )
+
+
+def _names_summarizer(details: object) -> bool:
+    """Whether a compaction names its summarizer, as those of this package do."""
+    return isinstance(details, Mapping) and SUMMARIZER_KEY in details
 
 
 def _line_units(

@@ -38,6 +38,9 @@ LEVELS: dict[str, int] = {
 RULE = "---"
 """Separates the part of a summary about a split turn."""
 
+_SHORT = 100
+"""Largest number of characters of a short summary."""
+
 _BY_HEADING = {"#" * level + " " + name: name for name, level in LEVELS.items()}
 _MARKS = ("- [x] ", "- [ ] ", "- ", "* ")
 _NONE = frozenset({"", "(none)", "none"})
@@ -95,6 +98,15 @@ def _render_point(name: str, number: int, point: str) -> str:
     mark = {DONE: "- [x] ", IN_PROGRESS: "- [ ] ", NEXT: f"{number}. "}.get(name, "- ")
     first, *more = point.splitlines() or [""]
     return "\n".join([mark + first, *("  " + line for line in more)])
+
+
+def short_summary(summary: str) -> str:
+    """One line about a summary: the current task, which is the last point of the goal, else the first line of text."""
+    found = parse_sections(summary)
+    points = [point for name, points in found.items() if name != EARLIER for point in points]
+    lines = [line.strip() for line in found.get(EARLIER, ()) if line.strip() and not line.startswith(("#", RULE))]
+    line = " ".join(next(iter([*found.get(GOAL, ())[-1:], *lines, *points]), "").split())
+    return line if len(line) <= _SHORT else f"{line[: _SHORT - 1].rstrip()}…"
 
 
 def without_file_lists(summary: str) -> str:

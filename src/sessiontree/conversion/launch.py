@@ -9,10 +9,11 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
+from sessiontree.conversion.copies import Copy, CopyFile, origin_of
 from sessiontree.conversion.install import Plan, Request, install, make_plan
 from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.dialects.canonical import SessionMeta
-from sessiontree.dialects.contract import Dialect
+from sessiontree.dialects.contract import Dialect, ReadOptions
 from sessiontree.errors import NotFoundError, UsageError
 from sessiontree.session.session import Session
 
@@ -23,6 +24,8 @@ class Resumption(Struct, frozen=True):
     command: tuple[str, ...]
     cwd: str
     plan: Plan | None = None
+    copy: Copy | None = None
+    """A copy from an earlier conversion, which is resumed again."""
 
     @property
     def shell_line(self) -> str:
@@ -31,17 +34,32 @@ class Resumption(Struct, frozen=True):
 
 
 def plan_resumption(
-    session: Session, agent: str | None = None, cwd: str | None = None, environment: Mapping[str, str] = os.environ
+    session: Session,
+    agent: str | None = None,
+    cwd: str | None = None,
+    environment: Mapping[str, str] = os.environ,
+    copies: CopyFile | None = None,
 ) -> Resumption:
-    """Plan how an agent resumes a session; by default the agent it belongs to. Writes nothing."""
+    """Plan how an agent resumes a session; by default the agent it belongs to. Writes nothing.
+
+    With `copies`, a copy that was made of the session as it is now is resumed instead of another new one.
+    """
     agent = agent or session.dialect.name
     if agent == DEFAULT_DIALECT:
-        raise UsageError(f"{session.location}: a {agent} session belongs to no agent; choose one with --in")
+        raise UsageError(
+            f"{session.location}: a {agent} session belongs to no agent; choose one with --in, "
+            f"or continue it here: sessiontree chat --session {session.id}"
+        )
     if agent == session.dialect.name and cwd is None:
         meta = SessionMeta(session.id, session.header.timestamp, session.cwd, origin=session.location)
         command = resume_in_place(session.dialect, meta, session.location, environment)
         if command is not None:
             return Resumption(command, session.cwd)
+    # What other read options give is another copy, which is not recorded.
+    if copies is not None and session.read_options == ReadOptions():
+        found = copies.find_current(session, agent, session.cwd if cwd is None else os.path.realpath(cwd))
+        if found is not None:
+            return Resumption(found.command, found.cwd, copy=found)
     plan = make_plan(session, Request(agent, branch="all", cwd=cwd), environment)
     return Resumption(plan.resume, plan.cwd, plan)
 
@@ -57,11 +75,42 @@ def resume_in_place(
     return tuple(path if part == own.path else part for part in own.resume)
 
 
-def start_agent(session: Session, resumption: Resumption, before_start: Callable[[], None]) -> None:
+def install_copy(session: Session, plan: Plan, copies: CopyFile | None = None) -> Session:
+    """Install a planned copy, and record it."""
+    written = install(session, plan)
+    if copies is not None and session.read_options == ReadOptions():
+        copies.add(
+            Copy(
+                origin_of(session),
+                session.journal.size,
+                session.leaf,
+                plan.request.to,
+                os.path.realpath(plan.path),
+                plan.id,
+                plan.cwd,
+                plan.resume,
+            )
+        )
+    return written
+
+
+def start_agent(
+    session: Session, resumption: Resumption, before_start: Callable[[], None], copies: CopyFile | None = None
+) -> None:
     """Do the planned conversion and replace this process with the agent. Returns only by raising.
 
     `before_start` is called last, when nothing else can fail.
     """
+    program = check_startable(resumption)
+    if resumption.plan is not None:
+        install_copy(session, resumption.plan, copies)
+    before_start()
+    os.chdir(resumption.cwd)
+    os.execv(program, resumption.command)  # noqa: S606 - no shell is what we want
+
+
+def check_startable(resumption: Resumption) -> str:
+    """The path of the agent's program; an error if it or the folder is missing."""
     program = shutil.which(resumption.command[0])
     if program is None:
         raise NotFoundError(
@@ -72,8 +121,4 @@ def start_agent(session: Session, resumption: Resumption, before_start: Callable
         raise NotFoundError(
             f"{resumption.cwd}: the session's directory does not exist; choose another one with --cwd DIR"
         )
-    if resumption.plan is not None:
-        install(session, resumption.plan)
-    before_start()
-    os.chdir(resumption.cwd)
-    os.execv(program, resumption.command)  # noqa: S606 - no shell is what we want
+    return program

@@ -14,7 +14,8 @@ from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import msgspec
 
-from sessiontree.core.jsonio import UNKNOWN_TAG, JsonObject, Value, convert_fields, struct_tag
+from sessiontree.core.ids import iso_time
+from sessiontree.core.jsonio import UNKNOWN_TAG, JsonObject, Parsers, Value, convert_fields, struct_tag
 from sessiontree.core.messages import (
     Content,
     Message,
@@ -329,14 +330,17 @@ def type_of(entry: Entry) -> str:
     return entry.kind if isinstance(entry, Unknown) else struct_tag(type(entry))
 
 
+_PARSERS: Parsers = {"content": parse_content, "message": parse_message, "timestamp": iso_time}
+
+
 def parse_entry(fields: Mapping[str, Any]) -> Entry:
     """Build an entry from decoded native JSON, tolerantly: fields of a wrong type get their defaults."""
     kind = fields.get("type")
     cls = ENTRY_TYPES.get(kind) if isinstance(kind, str) else None
     if cls is None:
-        base = convert_fields(EntryBase, fields)
+        base = convert_fields(EntryBase, fields, _PARSERS)
         return Unknown(base.id, base.parent_id, base.timestamp, str(kind or ""), dict(fields))
-    return convert_fields(cls, fields, {"content": parse_content, "message": parse_message})
+    return convert_fields(cls, fields, _PARSERS)
 
 
 _decoder: msgspec.json.Decoder[Entry] | None = None

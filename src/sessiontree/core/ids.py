@@ -77,6 +77,20 @@ def timestamp() -> str:
     return known[1] + _ENDINGS[rest]
 
 
+def iso_time(value: object) -> str:
+    """The time of a line as ISO text: programs write that, or count milliseconds. Empty for any other value."""
+    if isinstance(value, str):
+        return value
+    if type(value) is not int and type(value) is not float:
+        return ""
+    from datetime import UTC, datetime  # slow to import, and almost every line has text
+
+    try:
+        return datetime.fromtimestamp(value / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
 def now_ms() -> int:
     """The current time as milliseconds since 1970."""
     return time.time_ns() // 1_000_000

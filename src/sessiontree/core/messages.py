@@ -280,6 +280,8 @@ def parse_message(fields: Any) -> Message:
     cls = MESSAGE_ROLES.get(role) if isinstance(role, str) else None
     if cls is None:
         return OtherMessage(kind=str(role or ""), fields=fields)
+    if cls is System and fields.get("content") is None:  # Pi reads a prompt without content as an empty text
+        fields = {**fields, "content": ""}
     return convert_fields(cls, fields, {"content": parse_content})
 
 

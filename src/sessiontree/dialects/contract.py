@@ -115,6 +115,8 @@ class Traits(Struct, frozen=True):
     uses_home_blobs: bool = False
     """Whether large content may be stored in the blobs of our home folder, because the client reads them."""
     marks: LineMarks = LineMarks()
+    has_short_summaries: bool = False
+    """Whether the client shows the `shortSummary` of a compaction, for example as the title."""
     truncation_notice: str = ""
     """The end of a text that the client truncated before writing it; empty if it truncates nothing."""
     title_types: frozenset[str] = frozenset()

@@ -22,6 +22,7 @@ from sessiontree.core.entries import (
     SessionInfo,
     Worktree,
 )
+from sessiontree.core.ids import iso_time
 from sessiontree.core.jsonio import native_fields, parse_json, render_json
 from sessiontree.core.layout import LayoutColumns
 from sessiontree.core.messages import ToolResult
@@ -312,9 +313,8 @@ def iter_resolved(lines: IndexedLines, nodes: Sequence[int]) -> Iterator[tuple[i
 def native_entry(kind: str, id: str, line: dict[str, Any]) -> CanonicalEntry:
     """Decode a line in the native form, and restore its passthrough data."""
     fields = {name: value for name, value in line.items() if name not in _ENVELOPE_FIELDS}
-    timestamp = line.get("timestamp")
     fields.pop(PASSTHROUGH, None)
-    entry = CanonicalEntry(kind, fields, id, timestamp if isinstance(timestamp, str) else "")
+    entry = CanonicalEntry(kind, fields, id, iso_time(line.get("timestamp")))
     return restore_entry(entry, passthrough_of(line))
 
 

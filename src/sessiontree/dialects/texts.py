@@ -21,6 +21,7 @@ from typing import Any, ClassVar, TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
+from sessiontree.core.ids import iso_time
 from sessiontree.core.jsonio import parse_json, render_json
 
 KINDS = ("title", "label", "summary", "prompt", "answer", "thinking", "input", "output", "context")
@@ -165,7 +166,7 @@ class _Record(_MessageFields, gc=False):
     type: str = ""
     id: str | None = None
     uuid: str | None = None
-    timestamp: str = ""
+    timestamp: str | int | float = ""
     subtype: str | None = None
     isMeta: bool | None = None  # noqa: N815
     isCompactSummary: bool | None = None  # noqa: N815
@@ -312,7 +313,7 @@ class TextReader:
             read = self.readers.get(kind)
             if read is not None:
                 read(line, texts)
-        return Line(line.uuid or line.id or "", line.timestamp, message.model or "", texts)
+        return Line(line.uuid or line.id or "", iso_time(line.timestamp), message.model or "", texts)
 
     def user_text_kind(self, line: TextLine) -> str:
         """The kind of a message in the user's role: `prompt`, or `context` or `summary` if the client inserted it."""

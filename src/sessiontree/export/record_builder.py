@@ -228,7 +228,9 @@ def _other(entry: Entry) -> _Other:
                     (join.how, *_used(entry.usage)),
                     [TextPiece(entry.summary), *_came_from(join)],
                 )
-            left = [Note("the abandoned branch", entry.from_id)] if entry.from_id else []
+            # Some clients name the entry where the new branch starts: that is the parent, which is shown anyway.
+            is_left = entry.from_id not in (None, "", "root", entry.parent_id)
+            left = [Note("the abandoned branch", entry.from_id or "")] if is_left else []
             pieces: list[Piece] = [TextPiece(entry.summary), *left]
             return "summary", "Branch summary", _used(entry.usage), pieces
         case CustomMessage():

@@ -176,7 +176,17 @@ class Library:
 
     def thread(self, sessions: Sequence[Summary] | None = None) -> list[ThreadMember]:
         """Sessions as a tree: forks below their origin, in any dialect, and sub-agents below their parent."""
-        return build_threads(self.sessions() if sessions is None else sessions)
+        return build_threads(self.sessions() if sessions is None else sessions, self.copies)
+
+    @functools.cached_property
+    def copies(self) -> dict[str, str]:
+        """Converted copies of sessions: their reference, and that of their origin."""
+        if is_repository(self.home):
+            return {}
+        from sessiontree.conversion.copies import CopyFile  # only listings need it
+        from sessiontree.stores.repositories import open_repository
+
+        return {copy.path: copy.origin for copy in CopyFile(open_repository(self.home).documents).read()}
 
     def search(self, query: str, **arguments: Any) -> Results:
         """Search all sessions; the arguments are those of `sessiontree.search.search`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -17,18 +17,35 @@ class ThreadMember(Struct, frozen=True):
     summary: Summary
     depth: int = 0
     relation: str = ""
-    """`fork`, `subagent`, or empty for a root."""
+    """`fork`, `copy` (converted for another agent), `subagent`, or empty for a root."""
 
 
-def with_subagents(sessions: Sequence[Summary], subagents: Sequence[Summary]) -> list[ThreadMember]:
-    """Sessions in order, each followed by its sub-agents; sub-agents without a listed parent come last."""
-    return _arrange([*sessions, *subagents], _parent_of)
+def with_subagents(
+    sessions: Sequence[Summary], subagents: Sequence[Summary], copies: Mapping[str, str] | None = None
+) -> list[ThreadMember]:
+    """Sessions in order, each followed by its copies and sub-agents; sub-agents without a listed parent come last.
 
-
-def build_threads(sessions: Sequence[Summary]) -> list[ThreadMember]:
-    """All sessions as threads; a thread is sorted by its newest member."""
+    `copies` maps the references of converted copies to those of their origins.
+    """
+    origins = copies or {}
     return _arrange(
-        sessions, lambda summary, index: _parent_of(summary, index) or _origin_of(summary, index), by_thread=True
+        [*sessions, *subagents],
+        lambda summary, index: _parent_of(summary, index) or index.by_ref.get(origins.get(summary.ref, "")),
+        origins,
+        by_thread=bool(origins),
+    )
+
+
+def build_threads(sessions: Sequence[Summary], copies: Mapping[str, str] | None = None) -> list[ThreadMember]:
+    """All sessions as threads; a thread is sorted by its newest member. `copies` as for `with_subagents`."""
+    origins = copies or {}
+    return _arrange(
+        sessions,
+        lambda summary, index: (
+            _parent_of(summary, index) or index.by_ref.get(origins.get(summary.ref, "")) or _origin_of(summary, index)
+        ),
+        origins,
+        by_thread=True,
     )
 
 
@@ -74,7 +91,11 @@ def _origin_of(summary: Summary, index: _Index) -> Summary | None:
 
 
 def _arrange(
-    sessions: Sequence[Summary], above: Callable[[Summary, _Index], Summary | None], *, by_thread: bool = False
+    sessions: Sequence[Summary],
+    above: Callable[[Summary, _Index], Summary | None],
+    copies: Mapping[str, str],
+    *,
+    by_thread: bool,
 ) -> list[ThreadMember]:
     index = _Index(sessions)
     children: dict[str, list[Summary]] = {}
@@ -87,11 +108,13 @@ def _arrange(
     tops = [summary for summary in sessions if summary.ref not in parents]
     if by_thread:
         positions = {summary.ref: at for at, summary in enumerate(sessions)}
-        tops.sort(key=lambda summary: min(positions[member.summary.ref] for member in _flatten(summary, children)))
+        tops.sort(
+            key=lambda summary: min(positions[member.summary.ref] for member in _flatten(summary, children, copies))
+        )
     arranged: list[ThreadMember] = []
     for summary in tops:
         if summary.ref in children:
-            arranged += _flatten(summary, children)
+            arranged += _flatten(summary, children, copies)
         else:
             arranged.append(ThreadMember(summary))
     return arranged
@@ -105,11 +128,12 @@ def _descends_from(parents: dict[str, str], start: str, wanted: str) -> bool:
     return here == wanted
 
 
-def _flatten(top: Summary, children: dict[str, list[Summary]]) -> Iterator[ThreadMember]:
+def _flatten(top: Summary, children: dict[str, list[Summary]], copies: Mapping[str, str]) -> Iterator[ThreadMember]:
     waiting = [ThreadMember(top)]
     while waiting:
         member = waiting.pop()
         yield member
         for child in reversed(children.get(member.summary.ref, [])):
-            relation = "subagent" if child.kind == "subagent" else "fork"
+            is_copy = copies.get(child.ref) == member.summary.ref
+            relation = "subagent" if child.kind == "subagent" else "copy" if is_copy else "fork"
             waiting.append(ThreadMember(child, member.depth + 1, relation))

@@ -11,7 +11,7 @@ import importlib
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
-from sessiontree.errors import UnreachableError, UsageError
+from sessiontree.errors import ModelError, UnreachableError, UsageError
 from sessiontree.models.accumulator import AnswerAccumulator
 from sessiontree.models.base import Event, Request, Stop, UsageReport
 from sessiontree.models.endpoints import Api, Endpoint
@@ -71,6 +71,11 @@ class PydanticAIModel:
                 complete = response.get()
         except AgentRunError as error:
             raise map_error(error, endpoint, accumulator.message("error", str(error))) from error
+        except ModelError:
+            raise
+        except Exception as error:  # a bug of the library, or a tool's schema that it cannot translate
+            problem = f"{endpoint.name}: the request failed: {type(error).__name__}: {error}"
+            raise ModelError(problem, accumulator.message("error", problem)) from error
         # A dropped connection may end the stream without an error. Then there is no finish reason.
         if complete.finish_reason is None:
             problem = f"{endpoint.name}: the answer was interrupted"

@@ -12,6 +12,7 @@ no byte is dropped.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from operator import itemgetter
 from sys import intern
 from typing import TYPE_CHECKING, Any
@@ -473,11 +474,13 @@ class Journal:
         return entry
 
     def _with_kept_id(self, entry: Compaction, raw: bytes) -> Compaction:
-        """Convert the first kept entry of version 1, a line number that counts the header, to an id."""
+        """Convert the first kept entry of version 1, a number that counts the header and the entries, to an id."""
         number = self.fields_of(raw).get("firstKeptEntryIndex")
-        if isinstance(number, int) and 1 <= number <= len(self.tree.ids):
-            return msgspec.structs.replace(entry, first_kept_entry_id=self.tree.ids[number - 1])
-        return entry
+        if type(number) is not int or number < 1:
+            return entry
+        ids = (id for id in self.tree.ids if not is_metadata_id(id))
+        kept = next(islice(ids, number - 1, None), None)
+        return entry if kept is None else msgspec.structs.replace(entry, first_kept_entry_id=kept)
 
     def fields(self, nodes: Sequence[int]) -> list[dict[str, Any]]:
         """Decoded lines of some entries, with blob references."""

@@ -10,7 +10,7 @@ from sessiontree.core.ids import new_session_id, timestamp
 from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.dialects.contract import AS_CLIENT, Dialect, ReadOptions
 from sessiontree.errors import NotASessionError, NotFoundError
-from sessiontree.paths import check_session_id, find_by_id, sessions_folder
+from sessiontree.paths import check_session_id, find_by_id, home_of_file, sessions_folder
 from sessiontree.session.blob_refs import LargeContent
 from sessiontree.session.client_repository import ClientRepository
 from sessiontree.session.entry_input import Appear, Durability, Options
@@ -89,11 +89,13 @@ def open(
         else:
             session, dialect = _find_by_id(wanted, home, dialect)
     options = Options(durability=durability, large_content=large_content, read_options=read_options)
-    repository = open_repository(session.home or _root_of(session.name, home))
     if session.home:
+        repository = open_repository(session.home)
         return _open(repository.open(session), repository, dialect, options)
     chosen = _dialect_named(dialect) if dialect else detect_source(session)
-    return _open(open_source(session, chosen), repository, dialect, options, chosen)
+    # The folders of other clients are arranged alike, but their sessions belong to our home folder.
+    own_home = home_of_file(session.name) if chosen.name == DEFAULT_DIALECT else None
+    return _open(open_source(session, chosen), open_repository(own_home or home), dialect, options, chosen)
 
 
 def open_store(
@@ -167,9 +169,3 @@ def looks_like_path(text: str) -> bool:
     if os.sep in text or text.endswith(".jsonl") or os.path.isfile(text):
         return True
     return "#" in text and bool(find_ref(text).item)
-
-
-def _root_of(path: str, default: str | os.PathLike[str] | None) -> str | os.PathLike[str] | None:
-    """The home folder of a session file (`<home>/sessions/<project>/<file>`), else the default one."""
-    sessions = os.path.dirname(os.path.dirname(path))
-    return os.path.dirname(sessions) if os.path.basename(sessions) == "sessions" else default

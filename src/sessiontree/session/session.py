@@ -36,6 +36,7 @@ from sessiontree.errors import (
     UsageError,
     WriteError,
 )
+from sessiontree.paths import home_of_file
 from sessiontree.session.blob_refs import LargeContent, copy_blobs, externalize, may_hold_large_content, truncate
 from sessiontree.session.client_repository import ClientRepository
 from sessiontree.session.copy_lines import forked_lines, migrated_lines
@@ -44,6 +45,7 @@ from sessiontree.session.journal import Journal
 from sessiontree.session.reader import CURRENT, Current, Reader
 from sessiontree.stores.contract import BlobStore, SessionRef, SessionRepository, SessionStore, read_bytes
 from sessiontree.stores.memory import MemoryStore
+from sessiontree.stores.repositories import open_repository
 
 _EXCLUSIVE_ATTEMPTS = 20
 """Maximum number of attempts while other writers are excluded: programs that take no lock may still append."""
@@ -405,11 +407,14 @@ class Session(Reader):
         return forked
 
     def _repository_of_fork(self, target: SessionStore) -> SessionRepository:
-        """The repository for a fork: this one, unless the client keeps the blobs of the new file elsewhere."""
-        folder = self.dialect.blob_folder(target.location)
-        if not isinstance(self._repository, ClientRepository) or folder == self.dialect.blob_folder(self.location):
-            return self._repository
-        return self._repository.at(target.location)
+        """The repository for a fork: this one, unless the blobs of the new file are looked for elsewhere."""
+        repository = self._repository
+        if isinstance(repository, ClientRepository):
+            if self.dialect.blob_folder(target.location) == self.dialect.blob_folder(self.location):
+                return repository
+            return repository.at(target.location)
+        home = home_of_file(target.location) if target.ref.is_file else None
+        return repository if home is None or home == repository.home else open_repository(home)
 
     def reopen(self) -> Session:
         """Open the stored bytes again, after they were rewritten; this object must not be used any more."""

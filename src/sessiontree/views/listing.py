@@ -156,7 +156,7 @@ def _title(member: ThreadMember) -> str:
     summary = member.summary
     text = _clean(summary.title) or {"empty": "(empty)", "draft": "(draft)"}.get(summary.health, "(no title)")
     branch = "  " * (member.depth - 1) + ("└ " if member.depth else "")
-    kind = "⚙ " if summary.kind == "subagent" else ""
+    kind = "⚙ " if summary.kind == "subagent" else "⇄ " if member.relation == "copy" else ""
     return f"{MARKS[summary.health]} {branch}{kind}{text}"
 
 
@@ -242,5 +242,5 @@ def totals(sessions: Sequence[Summary]) -> dict[str, Any]:
 
 
 def describe_thread(member: ThreadMember) -> dict[str, Any]:
-    """A session with its depth and relation (`fork`, `subagent` or None) in a thread."""
+    """A session with its depth and relation (`fork`, `copy`, `subagent` or None) in a thread."""
     return {**describe_summary(member.summary), "depth": member.depth, "relation": member.relation or None}

@@ -13,7 +13,7 @@ import functools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import msgspec
 from msgspec import Struct
@@ -182,15 +182,48 @@ def _failures_as_arguments(name: str) -> Iterator[None]:
 
 
 def schema_of(arguments: type[Struct]) -> JsonObject:
-    """The JSON schema of a struct as providers require it: one object without references."""
-    (schema,), _ = msgspec.json.schema_components([arguments])
-    name = str(schema.get("$ref", "")).rpartition("/")[2]
-    _, components = msgspec.json.schema_components([arguments])
-    found = dict(components[name])
+    """The JSON schema of a struct as providers require it: one object, with nested structs in place of references.
+
+    Only a struct that contains itself cannot be put in place; it is defined once, in `$defs`.
+    """
+    (schema,), components = msgspec.json.schema_components([arguments], ref_template=_REFERENCE)
+    recursive: set[str] = set()
+    name = _referenced(schema)
+    assert name is not None
+    found = _inlined(components[name], components, (name,), recursive)
     found.pop("title", None)
     found.pop("description", None)
     found["additionalProperties"] = False
-    return found
+    definitions: JsonObject = {}
+    while missing := sorted(recursive - definitions.keys()):
+        for other in missing:
+            definitions[other] = _inlined(components[other], components, (other,), recursive)
+    return {**found, "$defs": definitions} if definitions else found
+
+
+_REFERENCE = "#/$defs/{name}"
+
+
+def _referenced(schema: JsonObject) -> str | None:
+    """The name of the component that a schema refers to."""
+    reference = schema.get("$ref")
+    return reference.removeprefix(_REFERENCE.format(name="")) if isinstance(reference, str) else None
+
+
+def _inlined(schema: Any, components: JsonObject, inside: tuple[str, ...], recursive: set[str]) -> Any:
+    """A schema with its references replaced, except to the components `inside` which it is."""
+    if isinstance(schema, list):
+        return [_inlined(item, components, inside, recursive) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    name = _referenced(schema)
+    if name in inside:
+        recursive.add(name)
+        return dict(schema)
+    inner = {key: _inlined(value, components, inside, recursive) for key, value in schema.items() if key != "$ref"}
+    if name is None:
+        return inner
+    return {**_inlined(components[name], components, (*inside, name), recursive), **inner}
 
 
 def _expected(schema: JsonObject) -> str:

@@ -81,10 +81,10 @@ class UndoCompactionPlan(ActionPlan[Undone]):
 
     action = "undo-compaction"
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, compaction: str | None) -> None:
         super().__init__(unchanged(session))
         self._session = session
-        self.expected = find_undo(session, session.leaf)
+        self.expected = find_undo(session, session.leaf, compaction)
 
     def describe(self) -> Description:
         where = self.expected.leaf or "before the first entry"
@@ -99,9 +99,12 @@ class UndoCompactionPlan(ActionPlan[Undone]):
         return Done(self.expected, MovePlan(session, before, "revert undo of the compaction"), session)
 
 
-def plan_undo_compaction(session: Session) -> UndoCompactionPlan:
-    """Plan to switch to the entry before the last compaction; `CompactionError` if there is none."""
-    return UndoCompactionPlan(session)
+def plan_undo_compaction(session: Session, compaction: str | None = None) -> UndoCompactionPlan:
+    """Plan to switch to the entry before the last compaction, or before the named one.
+
+    `CompactionError` if there is none, or if the last one is the agent's own and not named.
+    """
+    return UndoCompactionPlan(session, compaction)
 
 
 def compaction_fields(compacted: Compacted) -> JsonObject:
@@ -128,4 +131,9 @@ def compaction_fields(compacted: Compacted) -> JsonObject:
 
 
 def undone_fields(undone: Undone) -> JsonObject:
-    return {"leaf": undone.leaf, "undone": undone.compaction, "leftBehind": undone.left}
+    return {
+        "leaf": undone.leaf,
+        "undone": undone.compaction,
+        "leftBehind": undone.left,
+        "leafBefore": undone.leaf_before,
+    }

@@ -10,10 +10,10 @@ own type holds an entry in the native form, and has the type of that entry.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from sessiontree.core.entries import CONVERSATION_TYPES, ENTRY_TYPES
+from sessiontree.core.ids import iso_time
 from sessiontree.dialects.contract import Envelope
 from sessiontree.dialects.passthrough import PASSTHROUGH
 
@@ -134,17 +134,8 @@ def string_in(fields: Fields, key: str) -> str | None:
 
 
 def timestamp_in(fields: Fields) -> str:
-    """The time of a line as ISO text; other programs that write transcripts count milliseconds. Empty without one."""
-    found = fields.get("timestamp")
-    if isinstance(found, str):
-        return found
-    if type(found) is not int and type(found) is not float:
-        return ""
-    try:
-        time = datetime.fromtimestamp(found / 1000, UTC)
-    except (ValueError, OverflowError, OSError):
-        return ""
-    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    """The time of a line as ISO text; empty without one."""
+    return iso_time(fields.get("timestamp"))
 
 
 def number_in(fields: Fields, key: str) -> int | float | None:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from sessiontree.core.ids import iso_time
 from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.dialects.contract import IndexedLines
 from sessiontree.dialects.defaults import iter_resolved
@@ -53,7 +54,7 @@ class _Line(Struct, frozen=True):
 
     @property
     def timestamp(self) -> str:
-        return string(self.fields, "timestamp")
+        return iso_time(self.fields.get("timestamp"))
 
 
 def decode_entries(lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sessiontree.core.entries import Config, ConfigChange, ForkOrigin, Header, SessionInfo
+from sessiontree.core.ids import iso_time
 from sessiontree.dialects.contract import IndexedLines
 from sessiontree.dialects.defaults import head_records
 from sessiontree.dialects.neovate.records import INTERRUPTION, MESSAGE, is_record, parts, string
@@ -56,7 +57,7 @@ def find_header(lines: IndexedLines) -> Header | None:
     first, last = lines.fields([nodes[0], nodes[-1]])
     return Header(
         id=string(last, "sessionId") or _stem(lines.location),
-        timestamp=string(first, "timestamp"),
+        timestamp=iso_time(first.get("timestamp")),
         forked_from=_fork_origin(lines, nodes, first),
     )
 

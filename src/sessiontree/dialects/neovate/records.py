@@ -22,6 +22,7 @@ from sessiontree.core.entries import (
     Unknown,
     parse_entry,
 )
+from sessiontree.core.ids import iso_time
 from sessiontree.core.jsonio import convert_fields, parse_object
 from sessiontree.core.messages import (
     Assistant,
@@ -154,7 +155,7 @@ def parse_raw(raw: bytes) -> Entry:
 
 def parse_line(fields: dict[str, Any]) -> Entry:
     """Parse a decoded line of any type."""
-    kind, time = string(fields, "type"), string(fields, "timestamp")
+    kind, time = string(fields, "type"), iso_time(fields.get("timestamp"))
     match kind:
         case "message":
             first, *more = parse_messages(fields)
@@ -177,7 +178,7 @@ def _append_metadata(fields: dict[str, Any]) -> Entry | None:
     inside = metadata_entry(fields)
     if not inside:
         return None
-    kind, time = metadata_type(inside["type"]), string(fields, "timestamp")
+    kind, time = metadata_type(inside["type"]), iso_time(fields.get("timestamp"))
     if kind != inside["type"]:
         return Unknown(timestamp=time, kind=kind, fields=fields)
     return parse_entry({**inside, "id": string(fields, "id"), "parentId": fields.get("parent"), "timestamp": time})
@@ -186,7 +187,7 @@ def _append_metadata(fields: dict[str, Any]) -> Entry | None:
 def parse_messages(fields: dict[str, Any]) -> list[Message]:
     """The messages of a line: one, or one for each result."""
     role, content = fields.get("role"), fields.get("content")
-    time = milliseconds(string(fields, "timestamp"))
+    time = milliseconds(iso_time(fields.get("timestamp")))
     match role:
         case "user" | "tool":
             results = [_tool_result(part, time) for part in parts(content) if is_result(part)]

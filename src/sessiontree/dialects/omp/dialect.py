@@ -74,6 +74,7 @@ class OhMyPi(PiFamily):
         PiFamily.traits,
         bookkeeping=frozenset({SLOT}),
         encoder_types=frozenset({"session_info"}),
+        has_short_summaries=True,
         truncation_notice=TRUNCATION_NOTICE,
         path_markers=("/.omp/", "/.xcsh/"),
     )

@@ -46,6 +46,8 @@ _NOTES = {
     "file_snapshot": LossNote("aside", "file snapshots", _IGNORED),
     "worktree": LossNote("aside", "worktrees", _IGNORED),
 }
+BEFORE_FIRST = "root"
+"""Value of `fromId` for a branch that starts before the first entry."""
 SUMMARY_TYPES = frozenset({"branch_summary", "compaction"})
 """Types of entries with a mark for summaries of an extension: `fromExtension`, in canonical form `fromHook`."""
 _PROMPTS = LossNote("aside", "system prompts", "oh-my-pi builds its own; they are kept on lines that it ignores")
@@ -57,6 +59,8 @@ class OhMyPiEncoder(PiFamilyEncoder):
     """Encodes a session that oh-my-pi resumes."""
 
     has_name_entries = False
+    _parent: str | None = None
+    """Parent of the entry that is being encoded."""
 
     def prologue(self) -> Sequence[bytes]:
         if is_of_xcsh(self._meta.origin):  # it replaces a file that starts with a slot by an empty session
@@ -65,6 +69,7 @@ class OhMyPiEncoder(PiFamilyEncoder):
         return [render_slot(title, "user" if title else None, self._meta.timestamp), *super().prologue()]
 
     def encode(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
+        self._parent = parent
         encoded = super().encode(entry, parent)
         if entry.kind != "session_info" or self._lines is None:
             return encoded
@@ -83,8 +88,12 @@ class OhMyPiEncoder(PiFamilyEncoder):
                 return EncodedLine("model_usage", with_key(fields, "kind", "purpose"))
             case "title" if is_title_slot({"type": SLOT, **fields}):
                 return ignored_line()
-            case kind if kind in SUMMARY_TYPES and "fromHook" in fields:
-                return EncodedLine(kind, with_key(fields, "fromHook", "fromExtension"))
+            case "branch_summary":
+                # Here the client names the entry that the new branch starts at, and not the one that was left.
+                fields = {**fields, "fromId": self._parent or BEFORE_FIRST}
+                return EncodedLine("branch_summary", with_key(fields, "fromHook", "fromExtension"))
+            case "compaction" if "fromHook" in fields:
+                return EncodedLine("compaction", with_key(fields, "fromHook", "fromExtension"))
             case kind:
                 return EncodedLine(kind, fields, (_NOTES[kind],) if kind in _NOTES else ())
 

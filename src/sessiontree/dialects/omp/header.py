@@ -78,7 +78,7 @@ def is_own_header(fields: dict[str, Any]) -> bool:
 def is_own_record(fields: dict[str, Any]) -> bool:
     """Whether only oh-my-pi or xcsh writes such an entry."""
     kind, message = fields.get("type"), fields.get("message")
-    if not isinstance(kind, str) or not isinstance(fields.get("timestamp"), str):
+    if not isinstance(kind, str) or not isinstance(fields.get("timestamp"), str | int | float):
         return False
     if kind in _OWN_TYPES or not _OWN_FIELDS.get(kind, frozenset()).isdisjoint(fields):
         return True

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from sessiontree.core.context import Rules
 from sessiontree.core.entries import Compaction, Entry, Header, decode_entry, parse_entry
+from sessiontree.core.ids import iso_time
 from sessiontree.core.jsonio import convert_fields, parse_object, render_json
 from sessiontree.dialects.canonical import CanonicalEntry, Destination, SessionMeta
 from sessiontree.dialects.client import Client
@@ -86,7 +87,7 @@ class PiFamily(DialectBase):
 
     def is_record(self, fields: dict[str, Any]) -> bool:
         # Blocks inside an entry have types and ids too, but no timestamp.
-        return isinstance(fields.get("type"), str) and isinstance(fields.get("timestamp"), str)
+        return isinstance(fields.get("type"), str) and isinstance(fields.get("timestamp"), str | int | float)
 
     def is_header(self, fields: dict[str, Any]) -> bool:
         return fields.get("type") == "session" and isinstance(fields.get("id"), str)
@@ -197,7 +198,7 @@ def _decode_header(fields: dict[str, Any]) -> Header:
     version = fields.get("version")
     if isinstance(version, str) and version.isdecimal():
         fields = {**fields, "version": int(version)}
-    return convert_fields(Header, fields)
+    return convert_fields(Header, fields, {"timestamp": iso_time})
 
 
 def _as_version_3(lines: IndexedLines, node: int, line: dict[str, Any]) -> dict[str, Any]:

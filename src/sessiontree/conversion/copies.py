@@ -1,0 +1,78 @@
+"""Converted copies of sessions, in one document of the home folder: `<home>/copies.json`.
+
+A record tells which session a copy was made from and how that session was then, so that resuming it in the same agent
+again reuses the copy, and listings show the copy below its origin. Session files are never changed for this.
+"""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+from msgspec import Struct
+
+from sessiontree.core.jsonio import parse_json, render_json
+from sessiontree.errors import DamagedError
+from sessiontree.session.session import Session
+from sessiontree.stores.contract import DocumentStore
+
+_DOCUMENT = "copies.json"
+
+
+class Copy(Struct, frozen=True):
+    """A converted copy, and the state of its origin when it was made."""
+
+    origin: str
+    """The reference of the session: for a file its real path."""
+    size: int
+    leaf: str | None
+    agent: str
+    """The dialect of the copy."""
+    path: str
+    id: str
+    cwd: str
+    command: tuple[str, ...] = ()
+    """The command that resumes the copy."""
+
+
+class CopyFile:
+    """The records of all copies, in the document `copies.json` of a repository."""
+
+    def __init__(self, documents: DocumentStore) -> None:
+        self._documents = documents
+
+    def read(self) -> list[Copy]:
+        """All records. `DamagedError` if the file cannot be parsed."""
+        return self._parse(self._documents.read(_DOCUMENT))
+
+    def _parse(self, data: bytes | None) -> list[Copy]:
+        if data is None:
+            return []
+        try:
+            return msgspec.convert(parse_json(data)["copies"], list[Copy])
+        except (ValueError, TypeError, LookupError) as error:
+            path = self._documents.location(_DOCUMENT)
+            raise DamagedError(f"{path}: cannot be parsed: {error}; remove it to start a new one") from None
+
+    def add(self, copy: Copy) -> None:
+        """Record a copy; records of copies that do not exist anymore are removed."""
+
+        def update(data: bytes | None) -> bytes:
+            kept = [other for other in self._parse(data) if other.path != copy.path and os.path.lexists(other.path)]
+            return render_json({"version": 1, "copies": msgspec.to_builtins([*kept, copy])}) + b"\n"
+
+        self._documents.update(_DOCUMENT, update)
+
+    def find_current(self, session: Session, agent: str, cwd: str) -> Copy | None:
+        """The newest copy for an agent and a folder, if its session has not changed since it was made."""
+        wanted = (origin_of(session), session.journal.size, session.leaf, agent, cwd)
+        for copy in reversed(self.read()):
+            found = (copy.origin, copy.size, copy.leaf, copy.agent, copy.cwd)
+            if found == wanted and os.path.lexists(copy.path):
+                return copy
+        return None
+
+
+def origin_of(session: Session) -> str:
+    """The reference under which the copies of a session are recorded."""
+    return os.path.realpath(session.ref.path) if session.ref.is_file else str(session.ref)
