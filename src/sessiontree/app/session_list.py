@@ -6,7 +6,6 @@ for `Library.search`, whose hits a front end adds when they arrive (`with_hits`)
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -71,12 +70,13 @@ class SessionList(Struct, frozen=True):
 
 def list_sessions(
     known: Iterable[Summary],
-    options: ListOptions = ListOptions(),
+    options: ListOptions | None = None,
     *,
     is_in_scope: Callable[[Summary], bool] | None = None,
     tags: Mapping[str, Sequence[str]] = _NO_TAGS,
 ) -> SessionList:
     """Select and arrange sessions. `tags` are by reference."""
+    options = options or ListOptions()
     query = parse(options.query)
     everything = list(known)
     subagents = [summary for summary in everything if summary.kind == "subagent"]
@@ -127,8 +127,14 @@ def complete_filter(text: str, values: Mapping[str, Sequence[str]], names: Seque
         return None
     if len(matching) == 1:
         return f"{prefix}{name}:{matching[0]} "
-    common = os.path.commonprefix(matching)
+    common = _common_prefix(matching)
     return f"{prefix}{name}:{common}" if len(common) > len(beginning) else f"{prefix}{name}:{matching[0]}"
+
+
+def _common_prefix(texts: Sequence[str]) -> str:
+    first, last = min(texts), max(texts)
+    length = next((at for at, letter in enumerate(first) if last[at : at + 1] != letter), len(first))
+    return first[:length]
 
 
 def match_words(expression: Expression, text: str) -> float:

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 class Workbench:
     """The sessions of one user, and everything that can be done with them."""
 
-    def __init__(self, library: Library, cwd: str, settings: Settings = Settings()) -> None:
+    def __init__(self, library: Library, cwd: str, settings: Settings | None = None) -> None:
         self.library = library
         self.cwd = os.path.abspath(cwd)
-        self.settings = settings
+        self.settings = settings or Settings()
         self.home = Home(home_folder(library.home), environment=library.environment)
         self._lock = threading.Lock()
         self._scope: dict[str, bool] = {}
@@ -101,10 +101,14 @@ class Workbench:
         """The agents that a session can be resumed in."""
         return [name for name in plugins.names("dialects") if name != DEFAULT_DIALECT]
 
+    def is_native(self, summary: Summary) -> bool:
+        """Whether a session belongs to no other agent, so that the chat continues it."""
+        return summary.agent == DEFAULT_DIALECT or not summary.is_file
+
     def resume_command(self, summary: Summary) -> str:
         """The command that resumes a session, for a shell. Opens no file."""
-        if summary.agent == DEFAULT_DIALECT or not summary.is_file:
-            return f"sessiontree chat -r {shlex.quote(summary.id if summary.is_file else summary.ref)}"
+        if self.is_native(summary):
+            return f"sessiontree chat --session {shlex.quote(summary.id if summary.is_file else summary.ref)}"
         meta = SessionMeta(summary.id, "", summary.cwd, origin=summary.ref)
         command = resume_in_place(dialect_named(summary.agent), meta, summary.ref, self.library.environment)
         if command is None or not summary.cwd:
@@ -124,7 +128,7 @@ class Workbench:
 
     # Actions
 
-    def plan(self, name: str, session: Summary | Session, **arguments: Any) -> ActionPlan[Any]:
+    def plan(self, name: str, session: Summary | Session, /, **arguments: Any) -> ActionPlan[Any]:
         """Plan an action of the table `ACTIONS`."""
         from sessiontree.app.actions.table import ACTIONS, Subject
         from sessiontree.errors import UsageError

@@ -11,7 +11,7 @@ from typing import ClassVar, Protocol
 from rich.segment import Segment
 from rich.style import Style
 from textual.binding import Binding, BindingType
-from textual.events import Click, MouseScrollDown, MouseScrollUp, Resize
+from textual.events import Click, MouseScrollDown, MouseScrollUp
 from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
@@ -40,11 +40,11 @@ class NoRows:
     def __len__(self) -> int:
         return 0
 
-    def render(self, row: int, width: int) -> list[Segment]:
+    def render(self, row: int, width: int) -> list[Segment]:  # noqa: ARG002 - the protocol has it
         raise IndexError(row)
 
     def is_selectable(self, row: int) -> bool:
-        return False
+        raise IndexError(row)
 
 
 class LineList(Widget, can_focus=True):
@@ -190,7 +190,7 @@ class LineList(Widget, can_focus=True):
         self.top = max(min(self.top + rows, len(self.rows) - self._visible_rows()), 0)
         self.refresh()
 
-    def on_resize(self, event: Resize) -> None:
+    def on_resize(self) -> None:
         self._scroll_to_cursor()
         self.refresh()
 
@@ -247,6 +247,6 @@ class TextRow(Widget):
             self._text = text
             self.refresh()
 
-    def render_line(self, y: int) -> Strip:
+    def render_line(self, y: int) -> Strip:  # noqa: ARG002 - there is only one
         width = self.size.width
         return Strip([Segment(fitted(self._text, width), self.rich_style)], width)

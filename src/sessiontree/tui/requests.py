@@ -13,11 +13,27 @@ class Resume(Struct, frozen=True):
     ref: str
     agent: str | None = None
 
+    def arguments(self) -> tuple[str, ...]:
+        """The arguments of the command line."""
+        return ("resume", self.ref) if self.agent is None else ("resume", self.ref, "--in", self.agent)
+
 
 class Chat(Struct, frozen=True):
     """Continue a session in the chat."""
 
     ref: str
 
+    def arguments(self) -> tuple[str, ...]:
+        return ("chat", "--session", self.ref)
 
-Request: TypeAlias = Resume | Chat
+
+class Tree(Struct, frozen=True):
+    """Draw the tree of a session."""
+
+    ref: str
+
+    def arguments(self) -> tuple[str, ...]:
+        return ("tree", self.ref)
+
+
+Request: TypeAlias = Resume | Chat | Tree

@@ -16,7 +16,7 @@ from sessiontree.library.threads import ThreadMember
 from sessiontree.views.listing import MARKS, age, amount
 from sessiontree.views.text import columns, fitted, one_line
 
-_MIN_TITLE = 24
+_MIN_TITLE = 32
 _GAP = 2
 _DIM = Style(dim=True)
 _BOLD = Style(bold=True)
@@ -44,6 +44,8 @@ class SessionRows:
         snippets: Mapping[str, str] = {},
         tags: Mapping[str, Sequence[str]] = {},
         pinned: frozenset[str] = frozenset(),
+        *,
+        with_project: bool = True,
     ) -> None:
         """`snippets` are hits in the text of sessions, by reference."""
         self.found = found
@@ -51,6 +53,7 @@ class SessionRows:
         self._snippets = snippets
         self._tags = tags
         self._pinned = pinned
+        self._with_project = with_project
         self._now = time.time()
         self._fitted: tuple[int, list[_Column]] | None = None
 
@@ -149,14 +152,15 @@ class SessionRows:
             return amount(number) if summary.exact or not number else f"~{amount(number)}"
 
         now = self._now
-        return (
-            _Column("project", 14, lambda summary: one_line(summary.cwd.rpartition("/")[2]), 2, right=False),
+        found = (
+            _Column("project", 12, lambda summary: one_line(summary.cwd.rpartition("/")[2]), 2, right=False),
             _Column("age", 4, lambda summary: age(summary.recency, now), 0),
             _Column("msgs", 5, lambda summary: counted(summary, summary.messages), 3),
             _Column("br", 4, lambda summary: counted(summary, summary.branches) if summary.branches > 1 else "", 4),
             _Column("cost", 7, lambda summary: f"{summary.cost:.2f}" if summary.cost else "", 5),
             _Column("agent", 8, lambda summary: one_line(summary.agent), 1, right=False),
         )
+        return found if self._with_project else found[1:]
 
 
 def _aligned(text: str, column: _Column) -> str:

@@ -32,7 +32,7 @@ from sessiontree.search.query_parser import FILTERS, parse
 from sessiontree.tui.dialogs import MenuDialog, PageDialog, PlanDialog, TextDialog
 from sessiontree.tui.line_list import LineList, TextRow
 from sessiontree.tui.preview_panel import PreviewPanel
-from sessiontree.tui.requests import Chat, Resume
+from sessiontree.tui.requests import Chat, Resume, Tree
 from sessiontree.tui.session_rows import SessionRows
 from sessiontree.views.text import clean, one_line, plural
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 _SEARCH_DELAY = 0.25
 """Seconds without a key before the text of sessions is searched."""
 _MAX_HITS = 60
+_BEFORE_MATCH = 6
 _WIDE = 110
 
 HELP = """Type to filter by title, project and git branch. Letters may be scattered: flklog finds "flaky login".
@@ -131,14 +132,16 @@ class SessionsScreen(Screen[None]):
     def _show(self, keep: str | None = None) -> None:
         """Arrange the rows again; the cursor stays on its session."""
         line_list = self.query_one("#list", LineList)
-        selected = keep or (found.ref if (found := self.selected) is not None else None)
+        selected = keep or (self.selected.ref if self.selected is not None else None)
         in_scope = None if self._is_everywhere else self._is_in_project
         found = list_sessions(self._known, self._options, is_in_scope=in_scope, tags=self._tags)
         snippets = {hit.session.ref: _snippet_text(hit) for hit in reversed(self._hits)}
         if self._hits:
             found = with_hits(found, [hit.session for hit in self._hits])
         words = searched_words(self._options.query)
-        self._rows = SessionRows(found, words, snippets, self._tags, self._pinned)
+        self._rows = SessionRows(
+            found, words, snippets, self._tags, self._pinned, with_project=self._is_everywhere
+        )
         row = None if selected is None or self._options.query else self._rows.row_of(selected)
         line_list.show_rows(self._rows, row)
         self._show_heading()
@@ -301,7 +304,12 @@ class SessionsScreen(Screen[None]):
             self._show(keep=ref)
 
     def action_resume(self) -> None:
-        self._with_selected(lambda summary: self.app.leave(Resume(summary.ref)))
+        def resume(summary: Summary) -> None:
+            # A native session belongs to no other agent.
+            is_ours = self.app.workbench.is_native(summary)
+            self.app.leave(Chat(summary.ref) if is_ours else Resume(summary.ref))
+
+        self._with_selected(resume)
 
     def action_chat(self) -> None:
         self._with_selected(lambda summary: self.app.leave(Chat(summary.ref)))
@@ -315,9 +323,7 @@ class SessionsScreen(Screen[None]):
         self._with_selected(copy)
 
     def action_tree(self) -> None:
-        from sessiontree.tui.tree import TreeScreen
-
-        self._with_selected(lambda summary: self.app.push_screen(TreeScreen(self.app.workbench.open_session(summary))))
+        self._with_selected(lambda summary: self.app.leave(Tree(summary.ref)))
 
     def action_rename(self) -> None:
         def ask(summary: Summary) -> None:
@@ -399,10 +405,10 @@ class SessionsScreen(Screen[None]):
         self.notify(clean(str(error)), severity="error", timeout=10, markup=False)
 
     @work(thread=True, exclusive=True, group="action")
-    def _do(self, name: str, summary: Summary, *, confirm: bool = False, **arguments: Any) -> None:
+    def _do(self, action: str, summary: Summary, /, *, confirm: bool = False, **arguments: Any) -> None:
         """Plan an action in the background, and carry it out, if necessary after a confirmation."""
         try:
-            plan = self.app.workbench.plan(name, summary, **arguments)
+            plan = self.app.workbench.plan(action, summary, **arguments)
             description = plan.describe()
         except (SessionTreeError, OSError) as error:
             self.app.call_from_thread(self._report, error)
@@ -487,4 +493,11 @@ class SessionLineList(LineList):
 
 
 def _snippet_text(hit: Hit) -> str:
-    return "".join(part.text for part in hit.snippet)
+    """The text of a hit from just before the first match, because rows are short."""
+    before = ""
+    for at, part in enumerate(hit.snippet):
+        if part.is_hit:
+            start = f"…{before[-_BEFORE_MATCH:]}" if len(before) > _BEFORE_MATCH else before
+            return start + "".join(rest.text for rest in hit.snippet[at:])
+        before += part.text
+    return before
