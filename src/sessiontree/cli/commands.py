@@ -7,6 +7,7 @@ from __future__ import annotations
 
 GROUPS: dict[str, dict[str, str]] = {
     "Look": {
+        "ui": "browse all sessions in the terminal",
         "list": "list sessions",
         "open": "show a session's details and last messages",
         "show": "print a session as text",

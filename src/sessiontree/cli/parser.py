@@ -103,7 +103,7 @@ def parse(arguments: Sequence[str]) -> Options:
         arguments = (*SHORTCUTS[arguments[0]], *arguments[1:])
     name = arguments[0] if arguments else ""
     if not name:
-        raise UsageError("no command given (see `sessiontree --help`)")
+        return _parse_default()
     if name not in COMMANDS and not name.startswith("-"):
         raise unknown_command(name)
     parser, commands = build_parsers((name,) if name in COMMANDS else ())
@@ -113,6 +113,16 @@ def parse(arguments: Sequence[str]) -> Options:
     # Some versions of argparse remove a `--` before the command's parser sees it, so it gets a placeholder.
     options = parser.parse_args((name, *options_part, *(["words"] if words else [])), Options())
     options.query = words
+    return options
+
+
+def _parse_default() -> Options:
+    """The options of `sessiontree` without a command: the terminal UI or, without one, the list of sessions."""
+    from sessiontree.cli.ui import run_default
+
+    parser, _ = build_parsers(("list",))
+    options = parser.parse_args(("list",), Options())
+    options.run = run_default
     return options
 
 

@@ -13,7 +13,7 @@ from sessiontree.conversion.copies import Copy, CopyFile, origin_of
 from sessiontree.conversion.install import Plan, Request, check_not_empty, install, make_plan
 from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.dialects.canonical import SessionMeta
-from sessiontree.dialects.contract import ReadOptions
+from sessiontree.dialects.contract import Dialect, ReadOptions
 from sessiontree.errors import NotFoundError, UsageError
 from sessiontree.session.session import Session
 
@@ -52,9 +52,9 @@ def plan_resumption(
         )
     if agent == session.dialect.name and cwd is None:
         meta = SessionMeta(session.id, session.header.timestamp, session.cwd, origin=session.location)
-        own = session.dialect.destination(meta, environment)
-        if os.path.dirname(os.path.realpath(session.location)) == os.path.dirname(os.path.realpath(own.path)):
-            return Resumption(own.resume, session.cwd)
+        command = resume_in_place(session.dialect, meta, session.location, environment)
+        if command is not None:
+            return Resumption(command, session.cwd)
     # What other read options give is another copy, which is not recorded.
     if copies is not None and session.read_options == ReadOptions():
         found = copies.find_current(session, agent, session.cwd if cwd is None else os.path.realpath(cwd))
@@ -63,6 +63,17 @@ def plan_resumption(
     check_not_empty(session)
     plan = make_plan(session, Request(agent, branch="all", cwd=cwd), environment)
     return Resumption(plan.resume, plan.cwd, plan)
+
+
+def resume_in_place(
+    dialect: Dialect, meta: SessionMeta, path: str, environment: Mapping[str, str] = os.environ
+) -> tuple[str, ...] | None:
+    """The client's command for a session that is where the client keeps its files; None if it is elsewhere."""
+    own = dialect.destination(meta, environment)
+    if os.path.dirname(os.path.realpath(path)) != os.path.dirname(os.path.realpath(own.path)):
+        return None
+    # A file keeps the name that its client or the user gave it, which does not have to be the one we would give it.
+    return tuple(path if part == own.path else part for part in own.resume)
 
 
 def install_copy(session: Session, plan: Plan, copies: CopyFile | None = None) -> Session:

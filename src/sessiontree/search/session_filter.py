@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 
 def select_sessions(library: Library, filters: Filters, project: str | os.PathLike[str] | None) -> list[Summary]:
     """Sessions and sub-agents that pass the filters on sessions. `project` is a folder of a project."""
-    found = library.sessions(project=project, include_subagents=True, since=filters.since)
+    return filter_sessions(library.sessions(project=project, include_subagents=True, since=filters.since), filters)
+
+
+def filter_sessions(found: list[Summary], filters: Filters) -> list[Summary]:
+    """Keep the sessions that pass the filters on sessions."""
+    if filters.since is not None:
+        found = [summary for summary in found if summary.recency >= filters.since]
     if not filters.agent and not filters.project and filters.before is None:
         return found
     return [

@@ -1,0 +1,83 @@
+"""Browse all sessions in the terminal: type to find one, Enter resumes it.
+
+The list is shown at once from what was known and refreshed in the background. `sessiontree` without a command starts
+it, too. It needs a terminal and the extra `tui` (`pip install 'sessiontree[tui]'`); without them, sessions are listed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from sessiontree.cli import stderr
+from sessiontree.cli.library_options import add_root_option
+from sessiontree.cli.parser import Options
+from sessiontree.errors import UsageError
+
+if TYPE_CHECKING:
+    from sessiontree.tui.requests import Request
+
+EXAMPLES = """examples:
+  sessiontree
+  sessiontree ui --all"""
+
+_MISSING = "the terminal UI needs an extra: pip install 'sessiontree[tui]'"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--all", action="store_true", help="start with the sessions of every project")
+    add_root_option(parser)
+
+
+def run(options: Options) -> int | None:
+    why_not = missing_reason()
+    if why_not is not None:
+        raise UsageError(f"{why_not}; `sessiontree list` needs neither")
+    return run_ui(options)
+
+
+def run_default(options: Options) -> int | None:
+    """`sessiontree` without a command: the terminal UI, or else the list with a line on how to get the UI."""
+    why_not = missing_reason()
+    if why_not is None:
+        return run_ui(options)
+    from sessiontree.cli.list import run as run_list
+
+    run_list(options)
+    if sys.stdout.isatty():
+        stderr.print_line(f"{why_not}; `sessiontree --help` lists all commands")
+    return None
+
+
+def missing_reason() -> str | None:
+    """Why the terminal UI cannot start; None if it can."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return "the terminal UI needs a terminal"
+    if os.environ.get("TERM", "") in ("", "dumb"):
+        return "the terminal UI needs a terminal that can move its cursor (TERM is not set, or dumb)"
+    return None if importlib.util.find_spec("textual") is not None else _MISSING
+
+
+def run_ui(options: Options) -> int | None:
+    from sessiontree.app.workbench import Workbench
+    from sessiontree.library.library import Library
+    from sessiontree.library.roots import parse_roots
+    from sessiontree.settings import load_settings
+    from sessiontree.tui.app import SessionTreeApp
+
+    with Library(options.home, parse_roots(options.root)) as library:
+        workbench = Workbench(library, os.getcwd(), load_settings(os.getcwd()).settings)
+        request = SessionTreeApp(workbench, everywhere=options.all).run()
+    return None if request is None else _carry_out(request, options)
+
+
+def _carry_out(request: Request, options: Options) -> int | None:
+    """Run the command that the user chose, as if it had been typed."""
+    from sessiontree.cli.parser import parse
+
+    home = () if options.home is None else ("--home", options.home)
+    chosen = parse((*request.arguments(), *home))
+    return chosen.run(chosen)

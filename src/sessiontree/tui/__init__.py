@@ -1,0 +1,8 @@
+"""The terminal UI, on Textual. It draws and reads keys; everything it does is in `app`.
+
+app             the application
+sessions        the list of sessions, with session_rows and preview_panel
+line_list       a list that renders only its visible rows
+dialogs         questions on top of a screen
+requests        what the user asked for when the screens closed
+"""

@@ -1,0 +1,32 @@
+"""The application: its screens, and what the user asked for at the end."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import App
+from textual.binding import Binding, BindingType
+
+from sessiontree.app.workbench import Workbench
+from sessiontree.tui.requests import Request
+from sessiontree.tui.sessions import SessionsScreen
+
+
+class SessionTreeApp(App[Request | None]):
+    """The terminal UI. Its result is what to do in the terminal after it has closed."""
+
+    TITLE = "sessiontree"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+q", "quit", "Quit", show=False)]
+
+    def __init__(self, workbench: Workbench, *, everywhere: bool = False) -> None:
+        super().__init__()
+        self.workbench = workbench
+        self._is_everywhere = everywhere
+
+    def on_mount(self) -> None:
+        self.push_screen(SessionsScreen(everywhere=self._is_everywhere))
+
+    def leave(self, request: Request) -> None:
+        """Close the screens and carry a request out in the terminal."""
+        self.exit(request)

@@ -1,0 +1,39 @@
+"""What the user asked for when the screens closed. The command line carries it out in the terminal."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+
+class Resume(Struct, frozen=True):
+    """Resume a session in an agent; by default in its own."""
+
+    ref: str
+    agent: str | None = None
+
+    def arguments(self) -> tuple[str, ...]:
+        """The arguments of the command line."""
+        return ("resume", self.ref) if self.agent is None else ("resume", self.ref, "--in", self.agent)
+
+
+class Chat(Struct, frozen=True):
+    """Continue a session in the chat."""
+
+    ref: str
+
+    def arguments(self) -> tuple[str, ...]:
+        return ("chat", "--session", self.ref)
+
+
+class Tree(Struct, frozen=True):
+    """Draw the tree of a session."""
+
+    ref: str
+
+    def arguments(self) -> tuple[str, ...]:
+        return ("tree", self.ref)
+
+
+Request: TypeAlias = Resume | Chat | Tree

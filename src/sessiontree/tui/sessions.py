@@ -1,0 +1,503 @@
+"""The list of sessions: type to filter, Enter resumes, letters act on the selected session."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from msgspec.structs import replace
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.events import Key, Resize
+from textual.screen import Screen
+from textual.widgets import Footer, Input
+from textual.worker import Worker, get_current_worker
+
+from sessiontree.app.actions.contract import ActionPlan
+from sessiontree.app.session_list import (
+    GROUPS,
+    SORTS,
+    ListOptions,
+    complete_filter,
+    list_sessions,
+    searched_words,
+    with_hits,
+)
+from sessiontree.errors import SessionTreeError
+from sessiontree.library.summary import Summary
+from sessiontree.search.query_parser import FILTERS, parse
+from sessiontree.tui.dialogs import MenuDialog, PageDialog, PlanDialog, TextDialog
+from sessiontree.tui.line_list import LineList, TextRow
+from sessiontree.tui.preview_panel import PreviewPanel
+from sessiontree.tui.requests import Chat, Resume, Tree
+from sessiontree.tui.session_rows import SessionRows
+from sessiontree.views.text import clean, one_line, plural
+
+if TYPE_CHECKING:
+    from sessiontree.search.results import Hit
+    from sessiontree.tui.app import SessionTreeApp
+
+_SEARCH_DELAY = 0.25
+"""Seconds without a key before the text of sessions is searched."""
+_MAX_HITS = 60
+_BEFORE_MATCH = 6
+_WIDE = 110
+
+HELP = """Type to filter by title, project and git branch. Letters may be scattered: flklog finds "flaky login".
+Filters in the same box: agent:claude dir:api since:2d tag:wip is:error; Tab completes them.
+After a moment the text of all sessions is searched, too; the hit is shown after the title.
+
+Enter       resume in the session's own agent
+c           continue in the chat of sessiontree
+o           resume in another agent (shows first what is lost)
+Ctrl+Y      copy the command that resumes the session
+t           show the tree
+r  #  p     rename, change tags, pin
+a           move to the archive; u undoes the last action
+h           check for problems, repair
+e           export
+s  g        change the order, group by project, agent or tag
+Tab         this project, or all (while the box is empty)
+→ ←         show or hide the sub-agents of a session
+Ctrl+P      show or hide the preview
+/           back to the box
+Esc         back out one level"""
+
+
+class SessionsScreen(Screen[None]):
+    """All sessions of all agents, from what is known, and refreshed in the background."""
+
+    app: SessionTreeApp
+    DEFAULT_CSS = """
+    SessionsScreen #box { border: none; height: 1; padding: 0 1; background: $surface; }
+    SessionsScreen #list { width: 1fr; }
+    SessionsScreen PreviewPanel { width: 42%; border-left: solid $surface-lighten-2; padding: 0 1; display: none; }
+    SessionsScreen.preview PreviewPanel { display: block; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "back", "Back", show=False),
+        Binding("ctrl+y", "copy", "Copy command"),
+        Binding("ctrl+p", "toggle_preview", "Preview", show=False),
+        Binding("f1", "help", "Help", show=False),
+    ]
+
+    def __init__(self, *, everywhere: bool = False) -> None:
+        super().__init__()
+        self._options = ListOptions()
+        self._is_everywhere = everywhere
+        self._rows = SessionRows(list_sessions(()))
+        self._known: tuple[Summary, ...] = ()
+        self._tags: Mapping[str, Sequence[str]] = {}
+        self._pinned: frozenset[str] = frozenset()
+        self._hits: list[Hit] = []
+        self._search_timer: Any = None
+        self._undo: ActionPlan[Any] | None = None
+        self._is_scanning = True
+        self._error = ""
+
+    def compose(self) -> ComposeResult:
+        yield Input(placeholder="Type to find a session", id="box", select_on_focus=False)
+        yield TextRow(id="status")
+        yield TextRow(id="heading")
+        with Horizontal():
+            yield SessionLineList(id="list")
+            yield PreviewPanel(id="preview")
+        yield TextRow(id="command")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        self._known = self.app.workbench.library.snapshot().sessions
+        if not self._is_everywhere and self._known:
+            self._is_everywhere = not any(map(self._is_in_project, self._known))
+        self._show()
+        self.query_one("#box").focus()
+        self.call_after_refresh(self._start)
+
+    def _start(self) -> None:
+        self._load_tags()
+        self._scan()
+
+    def on_resize(self, event: Resize) -> None:
+        self.set_class(event.size.width >= _WIDE, "preview")
+        self._show_heading()
+
+    # Rows
+
+    def _is_in_project(self, summary: Summary) -> bool:
+        return self.app.workbench.is_in_project(summary)
+
+    def _show(self, keep: str | None = None) -> None:
+        """Arrange the rows again; the cursor stays on its session."""
+        line_list = self.query_one("#list", LineList)
+        selected = keep or (self.selected.ref if self.selected is not None else None)
+        in_scope = None if self._is_everywhere else self._is_in_project
+        found = list_sessions(self._known, self._options, is_in_scope=in_scope, tags=self._tags)
+        snippets = {hit.session.ref: _snippet_text(hit) for hit in reversed(self._hits)}
+        if self._hits:
+            found = with_hits(found, [hit.session for hit in self._hits])
+        words = searched_words(self._options.query)
+        self._rows = SessionRows(
+            found, words, snippets, self._tags, self._pinned, with_project=self._is_everywhere
+        )
+        row = None if selected is None or self._options.query else self._rows.row_of(selected)
+        line_list.show_rows(self._rows, row)
+        self._show_heading()
+        self._show_status()
+
+    def _show_heading(self) -> None:
+        line_list = self.query_one("#list", LineList)
+        if line_list.size.width:
+            self.query_one("#heading", TextRow).show(self._rows.heading(line_list.size.width - 1))
+
+    def _show_status(self) -> None:
+        scope = "all projects" if self._is_everywhere else f"this project ({os.path.basename(self.app.workbench.cwd)})"
+        order = "" if self._options.sort == "recent" else f" · by {self._options.sort}"
+        group = "" if self._options.group == "none" else f" · grouped by {self._options.group}"
+        scanning = " · refreshing…" if self._is_scanning else ""
+        notes = "".join(f" · {note}" for note in self._rows.found.notes)
+        error = f" · {self._error}" if self._error else ""
+        shown = plural(self._rows.found.sessions, "session")
+        text = f"{shown} · {scope}{order}{group}{scanning}{error}{notes}"
+        self.query_one("#status", TextRow).show(f" {one_line(text)}")
+
+    @property
+    def selected(self) -> Summary | None:
+        """The session under the cursor."""
+        return self._rows.summary(self.query_one("#list", LineList).cursor)
+
+    @on(LineList.Highlighted)
+    def _show_selected(self) -> None:
+        summary = self.selected
+        self.query_one(PreviewPanel).show(summary)
+        command = self.app.workbench.resume_command(summary) if summary is not None else ""
+        self.query_one("#command", TextRow).show(f" {one_line(command)}")
+
+    # Background work
+
+    @work(thread=True, exclusive=True, group="scan")
+    def _scan(self) -> None:
+        """Scan the disk, and show what has changed from time to time."""
+        worker = get_current_worker()
+        snapshot = self.app.workbench.library.snapshot()
+        changed, error = 0, ""
+        try:
+            for _ in snapshot.follow():
+                changed += 1
+                if worker.is_cancelled:
+                    return
+                if changed in (1, 10) or changed % 500 == 0:
+                    self.app.call_from_thread(self._update, snapshot.sessions, True, "")
+        except (SessionTreeError, OSError) as failure:
+            error = str(failure)
+        self.app.call_from_thread(self._update, snapshot.sessions, False, error)
+
+    def _update(self, sessions: tuple[Summary, ...], is_scanning: bool, error: str) -> None:
+        self._known, self._is_scanning, self._error = sessions, is_scanning, error
+        if not self._is_everywhere and not any(map(self._is_in_project, sessions)):
+            self._is_everywhere = True
+        self._show()
+
+    @work(thread=True, exclusive=True, group="tags")
+    def _load_tags(self) -> None:
+        tags, pinned = self.app.workbench.read_tags()
+        self.app.call_from_thread(self._set_tags, tags, pinned)
+
+    def _set_tags(self, tags: Mapping[str, Sequence[str]], pinned: frozenset[str]) -> None:
+        self._tags, self._pinned = tags, pinned
+        self._show()
+
+    @on(Input.Changed, "#box")
+    def _filter(self, event: Input.Changed) -> None:
+        self._options = replace(self._options, query=event.value)
+        self._hits = []
+        self._show()
+        if self._search_timer is not None:
+            self._search_timer.stop()
+        query = parse(event.value)
+        if query.where is not None:
+            self._search_timer = self.set_timer(_SEARCH_DELAY, lambda: self._search(event.value))
+
+    @work(thread=True, exclusive=True, group="search")
+    def _search(self, text: str) -> None:
+        worker: Worker[None] = get_current_worker()
+        hits = self.app.workbench.search(text, limit=_MAX_HITS)
+        if not worker.is_cancelled:
+            self.app.call_from_thread(self._set_hits, text, hits)
+
+    def _set_hits(self, text: str, hits: list[Hit]) -> None:
+        if text == self._options.query:
+            self._hits = hits
+            self._show()
+
+    # Keys
+
+    def on_key(self, event: Key) -> None:
+        box = self.query_one("#box", Input)
+        line_list = self.query_one("#list", LineList)
+        if self.focused is box:
+            if event.key in ("down", "up", "pagedown", "pageup"):
+                event.stop()
+                line_list.focus()
+                if event.key != "down" or line_list.cursor != 0 or not box.value:
+                    line_list.action_move({"down": 1, "pagedown": 10, "up": -1, "pageup": -10}[event.key])
+            elif event.key == "tab":
+                event.stop()
+                event.prevent_default()
+                self._complete(box)
+
+    @on(Input.Submitted, "#box")
+    def _submit(self) -> None:
+        self.action_resume()
+
+    @on(LineList.Chosen)
+    def _choose(self) -> None:
+        self.action_resume()
+
+    def _complete(self, box: Input) -> None:
+        if not box.value:
+            self._is_everywhere = not self._is_everywhere
+            self._show()
+            return
+        completed = complete_filter(box.value, self.app.workbench.filter_values(self._known, self._tags), FILTERS)
+        if completed is not None:
+            box.value = completed
+            box.cursor_position = len(completed)
+
+    def action_back(self) -> None:
+        """Esc: from the list to the box, then clear the box, then leave."""
+        box = self.query_one("#box", Input)
+        if self.focused is not box:
+            box.focus()
+        elif box.value:
+            box.value = ""
+        else:
+            self.app.exit()
+
+    def action_focus_box(self) -> None:
+        self.query_one("#box").focus()
+
+    def action_toggle_preview(self) -> None:
+        self.toggle_class("preview")
+
+    def action_help(self) -> None:
+        self.app.push_screen(PageDialog("Keys", HELP))
+
+    def action_next_sort(self) -> None:
+        sort = SORTS[(SORTS.index(self._options.sort) + 1) % len(SORTS)]
+        self._options = replace(self._options, sort=sort)
+        self._show()
+
+    def action_next_group(self) -> None:
+        group = GROUPS[(GROUPS.index(self._options.group) + 1) % len(GROUPS)]
+        self._options = replace(self._options, group=group)
+        self._show()
+
+    def action_unfold(self, is_unfolded: bool) -> None:
+        summary = self.selected
+        if summary is not None:
+            ref = summary.parent if summary.kind == "subagent" and summary.parent else summary.ref
+            change = self._options.unfolded | {ref} if is_unfolded else self._options.unfolded - {ref}
+            self._options = replace(self._options, unfolded=change)
+            self._show(keep=ref)
+
+    def action_resume(self) -> None:
+        def resume(summary: Summary) -> None:
+            # A native session belongs to no other agent.
+            is_ours = self.app.workbench.is_native(summary)
+            self.app.leave(Chat(summary.ref) if is_ours else Resume(summary.ref))
+
+        self._with_selected(resume)
+
+    def action_chat(self) -> None:
+        self._with_selected(lambda summary: self.app.leave(Chat(summary.ref)))
+
+    def action_copy(self) -> None:
+        def copy(summary: Summary) -> None:
+            command = self.app.workbench.resume_command(summary)
+            self.app.copy_to_clipboard(command)
+            self.notify(clean(command), title="Copied")
+
+        self._with_selected(copy)
+
+    def action_tree(self) -> None:
+        self._with_selected(lambda summary: self.app.leave(Tree(summary.ref)))
+
+    def action_rename(self) -> None:
+        def ask(summary: Summary) -> None:
+            def rename(name: str | None) -> None:
+                if name is not None:
+                    self._do("rename", summary, name=name)
+
+            self.app.push_screen(TextDialog("Rename the session", summary.title), rename)
+
+        self._with_selected(ask)
+
+    def action_tag(self) -> None:
+        def ask(summary: Summary) -> None:
+            before = tuple(self._tags.get(summary.ref, ()))
+
+            def change(text: str | None) -> None:
+                if text is not None:
+                    after = tuple(text.replace(",", " ").split())
+                    add = [tag for tag in after if tag not in before]
+                    remove = [tag for tag in before if tag not in after]
+                    self._do("tag", summary, add=add, remove=remove)
+
+            self.app.push_screen(TextDialog("Tags, separated by spaces", " ".join(before)), change)
+
+        self._with_selected(ask)
+
+    def action_pin(self) -> None:
+        self._with_selected(lambda summary: self._do("pin", summary, pinned=summary.ref not in self._pinned))
+
+    def action_archive(self) -> None:
+        self._with_selected(lambda summary: self._do("archive", summary, confirm=True))
+
+    def action_export(self) -> None:
+        def ask(summary: Summary) -> None:
+            def export(path: str | None) -> None:
+                if path:
+                    self._do("export", summary, path=os.path.abspath(os.path.expanduser(path)))
+
+            name = f"{summary.id[:8]}.html"
+            self.app.push_screen(TextDialog("Export to (.html, .md, .txt or .jsonl)", name), export)
+
+        self._with_selected(ask)
+
+    def action_health(self) -> None:
+        self._with_selected(lambda summary: self._examine(summary))
+
+    def action_other_agent(self) -> None:
+        def choose(summary: Summary) -> None:
+            options = [(name, name) for name in self.app.workbench.agents() if name != summary.agent]
+
+            def plan(agent: str | None) -> None:
+                if agent is not None:
+                    self._plan_other_agent(summary, agent)
+
+            self.app.push_screen(MenuDialog("Resume in", options), plan)
+
+        self._with_selected(choose)
+
+    def action_undo(self) -> None:
+        if self._undo is None:
+            self.notify("There is nothing to undo.")
+            return
+        plan, self._undo = self._undo, None
+        self._carry_out(plan)
+
+    # Actions
+
+    def _with_selected(self, act: Callable[[Summary], object]) -> None:
+        summary = self.selected
+        if summary is None:
+            self.notify("No session is selected.")
+            return
+        try:
+            act(summary)
+        except (SessionTreeError, OSError) as error:
+            self._report(error)
+
+    def _report(self, error: Exception) -> None:
+        self.notify(clean(str(error)), severity="error", timeout=10, markup=False)
+
+    @work(thread=True, exclusive=True, group="action")
+    def _do(self, action: str, summary: Summary, /, *, confirm: bool = False, **arguments: Any) -> None:
+        """Plan an action in the background, and carry it out, if necessary after a confirmation."""
+        try:
+            plan = self.app.workbench.plan(action, summary, **arguments)
+            description = plan.describe()
+        except (SessionTreeError, OSError) as error:
+            self.app.call_from_thread(self._report, error)
+            return
+        if confirm or description.warnings or description.final:
+            self.app.call_from_thread(self._confirm, plan, description)
+        else:
+            self.app.call_from_thread(self._carry_out, plan)
+
+    def _confirm(self, plan: ActionPlan[Any], description: Any) -> None:
+        def answered(is_confirmed: bool | None) -> None:
+            if is_confirmed:
+                self._carry_out(plan)
+
+        self.app.push_screen(PlanDialog(description), answered)
+
+    @work(thread=True, exclusive=True, group="action")
+    def _carry_out(self, plan: ActionPlan[Any]) -> None:
+        try:
+            done = plan.do()
+        except (SessionTreeError, OSError) as error:
+            self.app.call_from_thread(self._report, error)
+            return
+        self.app.call_from_thread(self._finish, plan, done.undo)
+
+    def _finish(self, plan: ActionPlan[Any], undo: ActionPlan[Any] | None) -> None:
+        self._undo = undo
+        hint = " Press u to undo." if undo is not None else ""
+        self.notify(f"Done: {clean(plan.describe().title)}.{hint}", markup=False)
+        self._load_tags()
+        self._scan()
+
+    @work(thread=True, exclusive=True, group="action")
+    def _examine(self, summary: Summary) -> None:
+        try:
+            lines, plan = self.app.workbench.examine(summary)
+        except (SessionTreeError, OSError) as error:
+            self.app.call_from_thread(self._report, error)
+            return
+        if plan is None:
+            self.app.call_from_thread(self.app.push_screen, PageDialog("Health", "\n".join(lines)))
+        else:
+            self.app.call_from_thread(self._confirm, plan, replace(plan.describe(), lines=tuple(lines)))
+
+    @work(thread=True, exclusive=True, group="action")
+    def _plan_other_agent(self, summary: Summary, agent: str) -> None:
+        try:
+            description = self.app.workbench.describe_conversion(summary, agent)
+        except (SessionTreeError, OSError) as error:
+            self.app.call_from_thread(self._report, error)
+            return
+
+        def answered(is_confirmed: bool | None) -> None:
+            if is_confirmed:
+                self.app.leave(Resume(summary.ref, agent))
+
+        self.app.call_from_thread(self.app.push_screen, PlanDialog(description), answered)
+
+
+class SessionLineList(LineList):
+    """The list of sessions with the keys that act on the selected one."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "choose", "Resume"),
+        Binding("c", "screen.chat", "Chat"),
+        Binding("o", "screen.other_agent", "Other agent"),
+        Binding("t", "screen.tree", "Tree"),
+        Binding("r", "screen.rename", "Rename"),
+        Binding("number_sign", "screen.tag", "Tags", key_display="#"),
+        Binding("p", "screen.pin", "Pin"),
+        Binding("a", "screen.archive", "Archive"),
+        Binding("h", "screen.health", "Health"),
+        Binding("e", "screen.export", "Export"),
+        Binding("u", "screen.undo", "Undo", show=False),
+        Binding("s", "screen.next_sort", "Sort", show=False),
+        Binding("g", "screen.next_group", "Group", show=False),
+        Binding("right", "screen.unfold(True)", "Sub-agents", show=False),
+        Binding("left", "screen.unfold(False)", "Hide sub-agents", show=False),
+        Binding("slash", "screen.focus_box", "Find", key_display="/"),
+        Binding("question_mark", "screen.help", "Help", key_display="?"),
+    ]
+
+
+def _snippet_text(hit: Hit) -> str:
+    """The text of a hit from just before the first match, because rows are short."""
+    before = ""
+    for at, part in enumerate(hit.snippet):
+        if part.is_hit:
+            start = f"…{before[-_BEFORE_MATCH:]}" if len(before) > _BEFORE_MATCH else before
+            return start + "".join(rest.text for rest in hit.snippet[at:])
+        before += part.text
+    return before

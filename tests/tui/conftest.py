@@ -1,0 +1,64 @@
+"""A library of sample sessions, and a function that runs the terminal UI on it."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from sessiontree.app.workbench import Workbench
+from sessiontree.library.library import Library
+from sessiontree.tui.app import SessionTreeApp
+from sessiontree.tui.requests import Request
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+
+from sample_library import write_library  # noqa: E402 - examples/ has to be on the path first
+
+Running = Callable[..., contextlib.AbstractAsyncContextManager[Pilot[Request | None]]]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    home = tmp_path / "home"
+    write_library(home)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home / ".cache"))
+    for name in ("SESSIONTREE_HOME", "XDG_DATA_HOME", "CLAUDE_CONFIG_DIR", "PI_CODING_AGENT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    return home
+
+
+@pytest.fixture
+def workbench(home: Path) -> Iterator[Workbench]:
+    with Library() as library:
+        yield Workbench(library, str(home / "projects" / "shop"))
+
+
+@pytest.fixture
+def running(workbench: Workbench) -> Running:
+    """Run the UI: `async with running() as pilot`. The first scan is over when the block starts."""
+
+    @contextlib.asynccontextmanager
+    async def run(
+        size: tuple[int, int] = (120, 40), *, everywhere: bool = False
+    ) -> AsyncIterator[Pilot[Request | None]]:
+        app = SessionTreeApp(workbench, everywhere=everywhere)
+        async with app.run_test(size=size) as pilot:
+            await settle(pilot)
+            yield pilot
+
+    return run
+
+
+async def settle(pilot: Pilot[Request | None]) -> None:
+    """Wait until background work and everything that follows from it is done."""
+    await pilot.pause()
+    await pilot.app.workers.wait_for_complete()
+    await pilot.pause()
+    await pilot.app.workers.wait_for_complete()
+    await pilot.pause()

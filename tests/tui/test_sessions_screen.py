@@ -1,0 +1,255 @@
+"""The list of sessions in the terminal UI, driven by keys."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from sessiontree.app.workbench import Workbench
+from sessiontree.library.threads import ThreadMember
+from sessiontree.tui.dialogs import MenuDialog, PageDialog, PlanDialog
+from sessiontree.tui.line_list import LineList, TextRow
+from sessiontree.tui.requests import Chat, Resume, Tree
+from sessiontree.tui.sessions import SessionsScreen
+from tests.tui.conftest import Running, settle
+
+LOGIN, FLAG, QUEUE, LIMITS = "Fix the flaky login test", "Add a --json flag", "Move the queue", "Rate limits"
+
+
+def screen_of(pilot: Pilot[Any]) -> SessionsScreen:
+    screen = next(screen for screen in pilot.app.screen_stack if isinstance(screen, SessionsScreen))
+    return screen
+
+
+def titles(pilot: Pilot[Any]) -> list[str]:
+    rows = screen_of(pilot)._rows.found.rows
+    return [row.summary.title for row in rows if isinstance(row, ThreadMember)]
+
+
+def text_of(pilot: Pilot[Any], id: str) -> str:
+    return screen_of(pilot).query_one(f"#{id}", TextRow)._text
+
+
+def shown(pilot: Pilot[Any]) -> str:
+    """The visible rows of the list as text."""
+    line_list = screen_of(pilot).query_one("#list", LineList)
+    return "\n".join(line_list.render_line(y).text for y in range(line_list.size.height))
+
+
+async def until(pilot: Pilot[Any], condition: Any) -> None:
+    for _ in range(200):
+        if condition():
+            return
+        await pilot.pause(0.02)
+    raise AssertionError("this did not happen")
+
+
+def test_sessions_of_this_project_are_shown_and_tab_shows_all(running: Running) -> None:
+    async def run() -> None:
+        async with running() as pilot:
+            assert len(titles(pilot)) == 3
+            assert "this project (shop)" in text_of(pilot, "status")
+            await pilot.press("tab")
+            assert len(titles(pilot)) == 6
+            assert "all projects" in text_of(pilot, "status")
+
+    asyncio.run(run())
+
+
+def test_what_was_known_is_painted_before_the_disk_is_scanned(
+    running: Running, workbench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workbench.library.refresh()
+    monkeypatch.setattr(workbench.library.snapshot(), "follow", lambda: iter(()))
+
+    async def run() -> None:
+        async with running() as pilot:
+            assert LOGIN in shown(pilot)
+
+    asyncio.run(run())
+
+
+def test_typing_filters_by_scattered_letters_of_title_and_project(running: Running) -> None:
+    async def run() -> None:
+        async with running(everywhere=True) as pilot:
+            await pilot.press(*"flklog")
+            assert titles(pilot) == [LOGIN]
+            await pilot.press("escape")
+            assert len(titles(pilot)) == 6
+            await pilot.press(*"importer")
+            assert titles(pilot) == ["Profile the importer"]
+
+    asyncio.run(run())
+
+
+def test_filters_of_the_query_language_work_in_the_box_and_tab_completes_them(running: Running) -> None:
+    async def run() -> None:
+        async with running(everywhere=True) as pilot:
+            await pilot.press(*"ag", "tab", *"cl", "tab")
+            box = screen_of(pilot).query_one("#box")
+            assert box.value == "agent:claude "  # type: ignore[attr-defined]
+            assert sorted(titles(pilot)) == sorted([LOGIN, "Rate limits for the API"])
+
+    asyncio.run(run())
+
+
+def test_text_inside_sessions_is_found_after_a_moment_and_the_hit_is_shown(running: Running) -> None:
+    async def run() -> None:
+        async with running((200, 40), everywhere=True) as pilot:
+            await pilot.press(*"argparse")
+            await until(pilot, lambda: FLAG in titles(pilot))
+            assert "argparse" in shown(pilot)
+
+    asyncio.run(run())
+
+
+def test_the_command_that_resumes_the_session_is_shown_and_enter_carries_it_out(running: Running) -> None:
+    async def run() -> None:
+        async with running() as pilot:
+            await pilot.press("down", "home")
+            assert text_of(pilot, "command").strip().endswith("claude --resume 01a1c0de-5e55-7000-8000-000000000001")
+            await pilot.press("enter")
+            assert isinstance(pilot.app.return_value, Resume)
+            assert pilot.app.return_value.arguments()[0] == "resume"
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("key", "request_type"), [("c", Chat), ("t", Tree)])
+def test_letters_act_when_the_list_has_the_focus(running: Running, key: str, request_type: type) -> None:
+    async def run() -> None:
+        async with running() as pilot:
+            await pilot.press("down", key)
+            assert isinstance(pilot.app.return_value, request_type)
+
+    asyncio.run(run())
+
+
+def test_another_agent_is_chosen_from_a_menu_and_losses_are_shown_first(running: Running) -> None:
+    async def run() -> None:
+        async with running() as pilot:
+            await pilot.press("down", "home", "o")
+            await until(pilot, lambda: isinstance(pilot.app.screen, MenuDialog))
+            await pilot.press("down", "enter")
+            await until(pilot, lambda: isinstance(pilot.app.screen, PlanDialog))
+            await pilot.press("enter")
+            assert isinstance(pilot.app.return_value, Resume)
+            assert pilot.app.return_value.agent is not None
+
+    asyncio.run(run())
+
+
+def test_a_session_is_renamed_tagged_and_pinned_and_the_last_action_undone(
+    running: Running, workbench: Workbench
+) -> None:
+    async def run() -> None:
+        async with running((200, 40)) as pilot:
+            await pilot.press("down", "home", "r")
+            await pilot.pause()
+            await pilot.press("end", *" twice", "enter")
+            await until(pilot, lambda: f"{LOGIN} twice" in titles(pilot))
+            await pilot.press("number_sign")
+            await pilot.pause()
+            await pilot.press(*"wip", "enter")
+            await until(pilot, lambda: "#wip" in shown(pilot))
+            await pilot.press("p")
+            await until(pilot, lambda: bool(workbench.read_tags()[1]))
+            await settle(pilot)
+            await pilot.press("u")
+            await until(pilot, lambda: not workbench.read_tags()[1])
+
+    asyncio.run(run())
+
+
+def test_archiving_asks_first_and_is_undone(running: Running) -> None:
+    async def run() -> None:
+        async with running() as pilot:
+            await pilot.press("down", "end", "a")
+            await until(pilot, lambda: isinstance(pilot.app.screen, PlanDialog))
+            await pilot.press("escape")
+            await settle(pilot)
+            assert len(titles(pilot)) == 3
+            await pilot.press("a")
+            await until(pilot, lambda: isinstance(pilot.app.screen, PlanDialog))
+            await pilot.press("y")
+            await until(pilot, lambda: len(titles(pilot)) == 2)
+            await settle(pilot)
+            await pilot.press("u")
+            await until(pilot, lambda: isinstance(pilot.app.screen, PlanDialog) or len(titles(pilot)) == 3)
+            if isinstance(pilot.app.screen, PlanDialog):
+                await pilot.press("y")
+            await until(pilot, lambda: len(titles(pilot)) == 3)
+
+    asyncio.run(run())
+
+
+def test_findings_are_shown_with_their_repair(running: Running) -> None:
+    async def run() -> None:
+        async with running() as pilot:
+            await pilot.press("down", "end", "h")
+            await until(pilot, lambda: isinstance(pilot.app.screen, PlanDialog))
+            await pilot.press("enter")
+            await settle(pilot)
+            await until(pilot, lambda: "! Rate" not in shown(pilot))
+            await pilot.press("home", "h")
+            await until(pilot, lambda: isinstance(pilot.app.screen, PageDialog))
+
+    asyncio.run(run())
+
+
+def test_a_session_is_exported(running: Running, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(home)
+
+    async def run() -> None:
+        async with running() as pilot:
+            await pilot.press("down", "home", "e")
+            await pilot.pause()
+            await pilot.press("enter")
+            await until(pilot, lambda: list(home.glob("*.html")))
+
+    asyncio.run(run())
+
+
+def test_groups_and_orders_are_changed_by_keys(running: Running) -> None:
+    async def run() -> None:
+        async with running(everywhere=True) as pilot:
+            await pilot.press("down", "g", "g")
+            assert "grouped by agent" in text_of(pilot, "status")
+            assert "claude (2)" in shown(pilot)
+            await pilot.press("g", "g", "s", "s")
+            assert "by size" in text_of(pilot, "status")
+
+    asyncio.run(run())
+
+
+def test_escape_backs_out_one_level_at_a_time(running: Running) -> None:
+    async def run() -> None:
+        async with running() as pilot:
+            await pilot.press(*"login", "down", "question_mark")
+            assert isinstance(pilot.app.screen, PageDialog)
+            await pilot.press("escape")
+            assert isinstance(pilot.app.screen, SessionsScreen)
+            await pilot.press("escape")
+            assert screen_of(pilot).focused is screen_of(pilot).query_one("#box")
+            await pilot.press("escape")
+            assert screen_of(pilot).query_one("#box").value == ""  # type: ignore[attr-defined]
+            assert pilot.app.is_running
+            await pilot.press("escape")
+            await until(pilot, lambda: not pilot.app.is_running)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60), (30, 8)])
+def test_rows_fit_every_terminal(running: Running, size: tuple[int, int]) -> None:
+    async def run() -> None:
+        async with running(size, everywhere=True) as pilot:
+            line_list = screen_of(pilot).query_one("#list", LineList)
+            for y in range(line_list.size.height):
+                assert line_list.render_line(y).cell_length == line_list.size.width
+
+    asyncio.run(run())
