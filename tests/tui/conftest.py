@@ -17,7 +17,7 @@ from sessiontree.tui.requests import Request
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
-from sample_library import write_library  # noqa: E402 - examples/ has to be on the path first
+from sample_library import write_library
 
 Running = Callable[..., contextlib.AbstractAsyncContextManager[Pilot[Request | None]]]
 

@@ -21,8 +21,7 @@ LOGIN, FLAG, QUEUE, LIMITS = "Fix the flaky login test", "Add a --json flag", "M
 
 
 def screen_of(pilot: Pilot[Any]) -> SessionsScreen:
-    screen = next(screen for screen in pilot.app.screen_stack if isinstance(screen, SessionsScreen))
-    return screen
+    return next(screen for screen in pilot.app.screen_stack if isinstance(screen, SessionsScreen))
 
 
 def titles(pilot: Pilot[Any]) -> list[str]:

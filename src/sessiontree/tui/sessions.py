@@ -139,9 +139,7 @@ class SessionsScreen(Screen[None]):
         if self._hits:
             found = with_hits(found, [hit.session for hit in self._hits])
         words = searched_words(self._options.query)
-        self._rows = SessionRows(
-            found, words, snippets, self._tags, self._pinned, with_project=self._is_everywhere
-        )
+        self._rows = SessionRows(found, words, snippets, self._tags, self._pinned, with_project=self._is_everywhere)
         row = None if selected is None or self._options.query else self._rows.row_of(selected)
         line_list.show_rows(self._rows, row)
         self._show_heading()
