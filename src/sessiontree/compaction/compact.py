@@ -346,8 +346,10 @@ def find_undo(session: Session, leaf: str | None) -> Undone:
     nodes = session.dialect.find_history(journal, session.node_of(leaf), session.read_options)
     ids = [journal.tree.ids[node] for node in nodes]
     before = [id for id in ids[: ids.index(context_units.previous.id)] if id in session and not id.startswith("@")]
+    if not before:
+        raise CompactionError(f"{session.location}: cannot undo the compaction: the messages before it are missing")
     leaf_before = context_units.previous.leaf_before
-    target = leaf_before if leaf_before in before else before[-1] if before else None
+    target = leaf_before if leaf_before in before else before[-1]
     left = sum(len(unit.messages) for unit in context_units.units) - _count_kept(context_units)
     return Undone(target, context_units.previous.id, left)
 

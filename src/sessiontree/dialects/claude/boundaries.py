@@ -12,7 +12,8 @@ and an anchor. As measured with client 2.1.325:
 * As soon as a boundary preserves lines, all other lines before the last boundary of the file do not exist for the
   client. Later lines that name one of them as their parent follow the last preserved line. In a file of 5 MiB or more
   the client reads nothing before the last boundary at all, except for preserved lines.
-* A boundary as the very last line, without preserved lines, compacts nothing: the full history is sent.
+* A boundary that no user or assistant line follows, without preserved lines, compacts nothing: the full history is
+  sent.
 """
 
 from __future__ import annotations
@@ -48,6 +49,11 @@ class LoadedLines(Struct, frozen=True):
     """New parents; None for a line whose parent does not exist."""
     copies: frozenset[int] = frozenset()
     """Lines after the boundary that repeat the uuid of a hidden line: they take its place, so they are hidden too."""
+
+    @property
+    def anchors(self) -> set[int]:
+        """The line that the preserved lines follow, if it exists."""
+        return {parent for node in self.preserved if (parent := self.links.get(node)) is not None} - self.preserved
 
     def __contains__(self, node: int) -> bool:
         return (node >= self.start and node not in self.copies) or node in self.preserved
@@ -87,15 +93,16 @@ def _is_large(chain: Chain) -> bool:
 def _hide_earlier(chain: Chain, last: int, preserved: list[int], anchor: int | None = None) -> LoadedLines:
     links = _splice(chain, last, preserved, anchor)
     visible = frozenset(preserved)
-    copies = frozenset(node for node, first in chain.repeated_lines().items() if first < last) - visible
+    start = chain.position(last)
+    copies = frozenset(node for node, first in chain.repeated_lines().items() if first < start) - visible
     fallback = preserved[-1] if preserved else None
     parents = chain.parents
-    for node in range(last, len(parents)):
+    for node in range(start, len(parents)):
         parent = parents[node]
-        if parent is not None and (parent < last or parent in copies) and parent not in visible:
+        if parent is not None and (parent < start or parent in copies) and parent not in visible:
             links.setdefault(node, fallback)
     links.pop(last, None)
-    return LoadedLines(last, visible, links, copies)
+    return LoadedLines(start, visible, links, copies)
 
 
 def find_preserved(chain: Chain, boundary: int) -> Preserved:
