@@ -10,12 +10,14 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 
 from acceptance import network, programs
 from acceptance.cases import Case, Outcome, iter_cases, try_case
+from acceptance.generated import GENERATORS, random_seed, try_generated
 from acceptance.programs import Name
-from acceptance.results import describe, exit_code, render_table
+from acceptance.results import describe, exit_code, render_generated, render_table
 from acceptance.sources import iter_sources
 
 PROGRAMS: list[Name] = ["claude", "pi", "omp"]
@@ -26,6 +28,8 @@ def main() -> int:
     parser.add_argument("--only", choices=PROGRAMS, help="run one program")
     parser.add_argument("--case", metavar="TEXT", default="", help="only sessions whose name contains this")
     parser.add_argument("--as-is", action="store_true", help="only files that a program opens unchanged, no conversion")
+    parser.add_argument("--generated", metavar="N", type=int, help="only N generated sessions for each program")
+    parser.add_argument("--seed", metavar="S", type=int, help="the seed of the first generated session")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--keep", action="store_true", help="keep the scratch folder")
     options = parser.parse_args()
@@ -35,19 +39,27 @@ def main() -> int:
         _log("Network namespaces are not available: programs run with a proxy that does not exist.")
     scratch = Path(tempfile.mkdtemp(prefix="sessiontree-acceptance-"))
     try:
-        sources = [source for source in iter_sources(scratch) if options.case in source.name]
         installed = [name for name, reason in missing.items() if reason is None]
-        outcomes = _try_all(list(iter_cases(sources, installed, conversions=not options.as_is)), scratch)
+        outcomes: list[Outcome] = []
+        if options.generated is None:
+            sources = [source for source in iter_sources(scratch) if options.case in source.name]
+            outcomes = _try_all(list(iter_cases(sources, installed, conversions=not options.as_is)), scratch)
+        generated: dict[Name, list[Outcome]] = {}
+        if not options.case and not options.as_is:
+            seed = random_seed() if options.seed is None else options.seed
+            for name in [name for name in installed if name in GENERATORS]:
+                generated[name] = try_generated(name, scratch, count=options.generated, seed=seed)
     finally:
         if options.keep:
             _log(f"Kept {scratch}")
         else:
             shutil.rmtree(scratch, ignore_errors=True)
     if options.json:
-        print(json.dumps(describe(outcomes, missing), indent=2, ensure_ascii=False))
+        print(json.dumps(describe(outcomes, missing, generated), indent=2, ensure_ascii=False))
     else:
         print(render_table(outcomes, missing))
-    return exit_code(outcomes, missing)
+        print(render_generated(generated))
+    return exit_code([*outcomes, *chain.from_iterable(generated.values())], missing)
 
 
 def _reason_missing(name: Name) -> str | None:

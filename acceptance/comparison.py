@@ -14,6 +14,7 @@ import difflib
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Any, TypeAlias
 
 from sessiontree.core.messages import (
@@ -33,6 +34,8 @@ NOTHING_RECORDED = "(nothing was recorded)"
 # The placeholders for a missing tool result: ours, and the two of Claude Code.
 MISSING_RESULT_TEXTS = (NO_RESULT, "[Tool call interrupted:", "[Tool result missing")
 FILLER_TEXTS = (NO_USER_BEFORE, NO_USER_BETWEEN)
+# What Claude Code sends for a message of which nothing is left, such as a result without its call.
+EMPTIED = ("user: (no content)", "user: [Orphaned tool result removed due to conversation resume]")
 
 MAX_LINE = 160
 MAX_DIFFERENCE = 24
@@ -61,13 +64,43 @@ def both_lines(
 
 def without_open_calls(lines: Sequence[str]) -> list[str]:
     """Lines without the calls that have no recorded result."""
+    return _without_calls(lines, _open_calls(lines))
+
+
+def differs_on_purpose(ours: Sequence[str], theirs: Sequence[str]) -> bool:
+    """Whether a history and the one that Claude Code sends differ only as they should.
+
+    We keep calls without a result, of which the client drops many. It puts the texts of a response before its calls, in
+    whatever order they were recorded. And it fills in messages of which nothing is left.
+    """
+    dropped = _open_calls(ours) - _open_calls(theirs)
+    return _with_texts_first(_without_calls(ours, dropped)) == _with_texts_first(theirs)
+
+
+def _open_calls(lines: Sequence[str]) -> set[str]:
     ending = f": {NOTHING_RECORDED}"
-    calls = {line.removeprefix("error of ").removesuffix(ending) for line in lines if line.endswith(ending)}
+    return {line.removeprefix("error of ").removesuffix(ending) for line in lines if line.endswith(ending)}
+
+
+def _without_calls(lines: Sequence[str], calls: set[str]) -> list[str]:
+    left_out = {f"error of {call}: {NOTHING_RECORDED}" for call in calls}
     return [
         line
         for line in lines
-        if not line.endswith(ending) and not any(f" {call}: " in line and " calls " in line for call in calls)
+        if line not in left_out and not any(f" {call}: " in line and " calls " in line for call in calls)
     ]
+
+
+def _with_texts_first(lines: Sequence[str]) -> list[str]:
+    """Lines without fillers; in each answer, the texts come before the calls."""
+    found: list[str] = []
+    for is_answer, group in groupby((line for line in lines if line not in EMPTIED), _is_answer):
+        found += sorted(group, key=lambda line: is_answer and line.startswith("assistant calls "))
+    return found
+
+
+def _is_answer(line: str) -> bool:
+    return line.startswith("assistant")
 
 
 def _provider_lines(sent: Sequence[JsonObject], matcher: _TextMatcher, *, thinking: bool) -> list[str]:

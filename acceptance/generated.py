@@ -14,13 +14,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from acceptance import transcripts
+from acceptance import edits, transcripts
 from acceptance.cases import Case, Outcome, try_case
 from acceptance.programs import Name, folder
 from acceptance.sources import Source
 
 MAX_REDUCED = 5
 """Number of differing sessions that are reduced: each takes dozens of runs."""
+
+
+WORKERS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +43,16 @@ class Generator:
 
 
 GENERATORS: dict[Name, Generator] = {
-    "claude": Generator(transcripts.generate, 500),
+    "claude": Generator(transcripts.generate, 500, edits.edit_transcript),
 }
 
 
-def try_generated(program: Name, scratch: Path, *, count: int | None, seed: int, workers: int) -> list[Outcome]:
+def try_generated(program: Name, scratch: Path, *, count: int | None, seed: int) -> list[Outcome]:
     """Let a program read generated sessions; the differing ones are reduced and saved."""
     generator = GENERATORS[program]
     seeds = range(seed, seed + (generator.count if count is None else count))
     _log(f"{program}: {len(seeds)} generated sessions, seeds {seeds.start} to {seeds.stop - 1}")
-    with ThreadPoolExecutor(workers) as pool:
+    with ThreadPoolExecutor(WORKERS) as pool:
         tried = pool.map(lambda seed: _try_seed(program, generator, seed, scratch), seeds)
         outcomes = list(_show_progress(program, tried, len(seeds)))
     differing = [outcome for outcome in outcomes if outcome.status == "differs"]

@@ -31,6 +31,8 @@ MODEL = {"ANTHROPIC_BASE_URL": f"http://127.0.0.1:{network.PORT}", "ANTHROPIC_AP
 # Texts that the client adds around a history.
 REMINDER = "<system-reminder>"
 NO_RESPONSE = "No response requested."
+REMINDERS_IN_RESULT = f"\n\n{REMINDER}\n# Environment\n"
+"""The start of the reminders that the client appends to the last result, where it is the end of the history."""
 
 
 class NoHistoryError(Exception):
@@ -230,7 +232,7 @@ def _conversation(messages: list[JsonObject]) -> list[JsonObject]:
     for message in messages:
         content = message["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        kept = [block for block in blocks if not _is_the_clients(block)]
+        kept = [_without_reminders(block) for block in blocks if not _is_the_clients(block)]
         if kept and message["role"] != "system":
             conversation.append({"role": message["role"], "content": kept})
     if conversation and conversation[-1]["content"] == [{"type": "text", "text": NO_RESPONSE}]:
@@ -241,6 +243,13 @@ def _conversation(messages: list[JsonObject]) -> list[JsonObject]:
 def _is_the_clients(block: JsonObject) -> bool:
     text = block["text"].strip() if block["type"] == "text" else ""
     return text == CHECK_PROMPT or text.startswith(REMINDER)
+
+
+def _without_reminders(block: JsonObject) -> JsonObject:
+    content = block.get("content")
+    if block["type"] != "tool_result" or not isinstance(content, str):
+        return block
+    return {**block, "content": content.partition(REMINDERS_IN_RESULT)[0]}
 
 
 def _describe_run(result: network.RunResult) -> str:

@@ -37,23 +37,36 @@ def render_table(outcomes: Sequence[Outcome], missing: Missing) -> str:
     return "\n".join([*table, *_details(outcomes), "", _summary(outcomes, missing)])
 
 
-def describe(outcomes: Sequence[Outcome], missing: Missing) -> dict[str, Any]:
-    """The outcomes as JSON values."""
+def render_generated(outcomes: Mapping[Name, Sequence[Outcome]]) -> str:
+    """Details of the generated sessions that differ, and a line for each program."""
+    lines: list[str] = []
+    for name, tried in outcomes.items():
+        lines += _details([outcome for outcome in tried if outcome.status == "differs"])
+        lines.append(f"{name}, {len(tried)} generated sessions: {_counts(tried)}")
+    return "\n".join(lines)
+
+
+def describe(
+    outcomes: Sequence[Outcome], missing: Missing, generated: Mapping[Name, Sequence[Outcome]]
+) -> dict[str, Any]:
+    """The outcomes as JSON values. `generated` are those of generated sessions, by program."""
     return {
         "couldNotRun": {name: reason for name, reason in missing.items() if reason},
-        "cases": [
-            {
-                "dialect": outcome.case.source.dialect,
-                "session": outcome.case.source.path.stem,
-                "program": outcome.case.program,
-                "converted": not outcome.case.is_original,
-                "branch": outcome.case.branch,
-                "status": outcome.status,
-                "reason": outcome.reason,
-                "difference": outcome.difference,
-            }
-            for outcome in outcomes
-        ],
+        "cases": [_describe(outcome) for outcome in outcomes],
+        "generated": {name: [_describe(outcome) for outcome in tried] for name, tried in generated.items()},
+    }
+
+
+def _describe(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "dialect": outcome.case.source.dialect,
+        "session": outcome.case.source.path.stem,
+        "program": outcome.case.program,
+        "converted": not outcome.case.is_original,
+        "branch": outcome.case.branch,
+        "status": outcome.status,
+        "reason": outcome.reason,
+        "difference": outcome.difference,
     }
 
 
@@ -68,8 +81,12 @@ def _details(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def _summary(outcomes: Sequence[Outcome], missing: Missing) -> str:
-    statuses = [outcome.status for outcome in outcomes]
-    counts = [f"{statuses.count(status)} {status}" for status in ("ok", "differs", "known") if status in statuses]
-    lines = [", ".join(counts) or "nothing was run"]
+    lines = [_counts(outcomes)] if outcomes else []
     lines += [f"{name} could not be run: {reason}" for name, reason in missing.items() if reason]
     return "\n".join(lines)
+
+
+def _counts(outcomes: Sequence[Outcome]) -> str:
+    statuses = [outcome.status for outcome in outcomes]
+    counts = [f"{statuses.count(status)} {status}" for status in ("ok", "differs", "known") if status in statuses]
+    return ", ".join(counts) or "nothing was run"

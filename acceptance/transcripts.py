@@ -63,6 +63,8 @@ class _Simulation:
         """How often the client pins its head: clients before 2.1.150 never did."""
         self._is_old = rng.random() < 0.25
         """Whether progress lines are part of the chain, as in clients up to 2.1.8x."""
+        self._is_subagent = False
+        """Whether a sub-agent writes: it never pins its lines, and the client fails on such a pin."""
 
     def run(self) -> list[Fields]:
         self._turn()
@@ -250,12 +252,13 @@ class _Simulation:
     def _subagent(self) -> None:
         """Write lines of a sub-agent into the main file, as clients up to 2.0.x did."""
         head, self.head = self.head, self.head if self.rng.random() < 0.3 else None
+        self._is_subagent = True
         for number in range(self.rng.randint(1, 3)):
             role = "assistant" if number % 2 else "user"
             block = {"type": "text", "text": self._name("side")}
             message = {"id": self._name("msg_"), "role": role, "model": MODEL, "content": [block]}
             self._write(self._name("X"), {"type": role, "isSidechain": True, "message": message})
-        self.head = head
+        self.head, self._is_subagent = head, False
 
     def _snip(self) -> None:
         removed = self.rng.sample(sorted(self._parents), k=min(2, len(self._parents)))
@@ -285,17 +288,18 @@ class _Simulation:
     def _write(self, id: str, payload: Fields) -> str:
         """Write a chain line below the head, and make it the head."""
         fields = {"parentUuid": self.head, **payload, "uuid": id, "timestamp": self._next_time()}
-        if self._pins == "line" and self.rng.random() < 0.15:
+        pins = self._pins == "line" and not self._is_subagent
+        if pins and self.rng.random() < 0.15:
             # Metadata lines are not in causal order: a pin can precede the line it names.
             self.lines.append({"type": "last-prompt", "leafUuid": id})
         self.lines.append(fields)
         self._parents[id] = self.head
         self.head = id
-        if self._pins == "line" and self.rng.random() < 0.3:
+        if pins and self.rng.random() < 0.3:
             self._pin()
         if self.rng.random() < 0.04:
             self._metadata(id)
-        if self.rng.random() < 0.04 and payload["type"] != "progress":
+        if self.rng.random() < 0.04 and payload["type"] != "progress" and not self._is_subagent:
             self._attachment()
         return id
 
@@ -313,7 +317,7 @@ class _Simulation:
         self.lines.append({"type": "last-prompt", "lastPrompt": "x", "leafUuid": leaf, **explicit})
 
     def _any_line(self) -> str:
-        return self.rng.choice(sorted(self._parents))
+        return self.rng.choice(sorted(id for id in self._parents if not id.startswith("X")))
 
     def _path(self) -> list[str]:
         """The lines from the root to the head, by recorded parents."""

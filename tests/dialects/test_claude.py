@@ -205,8 +205,12 @@ def test_a_cycle_is_walked_only_once() -> None:
     assert path_of(*lines) == ["c", "a", "b", "d"]
 
 
+def test_a_cycle_is_bridged_by_time_like_a_missing_parent() -> None:
+    assert path_of(user("x", None, 0), user("a", "b", 5000), assistant("b", "a", 5000)) == ["x", "a", "b"]
+
+
 def test_a_recovered_reading_continues_before_a_cycle() -> None:
-    lines = [user("x", None), user("a", "b"), assistant("b", "a")]
+    lines = [user("x", None, 0), user("a", "b", 5001), assistant("b", "a", 5001)]
     assert path_of(*lines) == ["a", "b"]
     assert path_of(*lines, read_options=RECOVERED) == ["x", "a", "b"]
 
@@ -310,7 +314,7 @@ def test_a_recovered_reading_finds_shards_and_results_without_a_response_id() ->
     assert path_of(*parallel(None), read_options=RECOVERED) == ["a", "s1", "r1", "s2", "s3", "r3", "r2", "b"]
 
 
-def test_sibling_shards_are_in_the_order_they_were_written() -> None:
+def test_the_first_shard_on_the_path_comes_before_those_beside_it() -> None:
     lines = [
         user("a", None),
         shard("s1", "a", "1"),
@@ -319,7 +323,7 @@ def test_sibling_shards_are_in_the_order_they_were_written() -> None:
         result("r2", "s2", "2"),
         assistant("b", "r2"),
     ]
-    assert path_of(*lines) == ["a", "s1", "s2", "r1", "r2", "b"]
+    assert path_of(*lines) == ["a", "s2", "s1", "r1", "r2", "b"]
 
 
 def test_all_results_of_one_line_with_many_calls_are_found() -> None:
@@ -510,6 +514,8 @@ def test_a_boundary_with_nothing_after_it_is_ignored() -> None:
 
 def test_without_a_summary_only_later_messages_are_sent_except_in_a_recovered_reading() -> None:
     lines = [each for each in compacted() if each["uuid"] != "S"]
+    lines[4] |= {"timestamp": user("later", None, 5)["timestamp"]}
+    lines[5] |= {"timestamp": user("later", None, 10)["timestamp"]}
     assert path_of(*lines) == ["B", "e", "f"]
     assert path_of(*lines, read_options=RECOVERED) == ["a", "b", "c", "d", "B", "e", "f"]
 

@@ -372,7 +372,9 @@ def find_undo(session: Session, leaf: str | None, compaction: str | None = None)
             f"to undo it all the same, name it: --compaction {previous.id}"
         )
     before = [id for id in history[: history.index(previous.id)] if id in session and not id.startswith("@")]
-    target = previous.leaf_before if previous.leaf_before in before else before[-1] if before else None
+    if not before:
+        raise CompactionError(f"{session.location}: cannot undo the compaction: the messages before it are missing")
+    target = previous.leaf_before if previous.leaf_before in before else before[-1]
     return Undone(target, previous.id, left, leaf)
 
 

@@ -8,11 +8,13 @@ and an anchor. As measured with client 2.1.325:
   boundary itself for "Summarize from here" (the preserved start, then the summary).
 * The list takes precedence over the segment, and may have gaps.
 * Only the last boundary of the file that names preserved lines counts. If one of these lines is missing, nothing is
-  preserved. If only the anchor is missing, the preserved lines are a conversation of their own.
+  preserved, and if no other boundary follows, nothing is hidden. If only the anchor is missing, the preserved lines
+  are a conversation of their own, which the lines that name the anchor as their parent continue.
 * As soon as a boundary preserves lines, all other lines before the last boundary of the file do not exist for the
   client. Later lines that name one of them as their parent follow the last preserved line. In a file of 5 MiB or more
   the client reads nothing before the last boundary at all, except for preserved lines.
-* A boundary as the very last line, without preserved lines, compacts nothing: the full history is sent.
+* A boundary that no user or assistant line follows, without preserved lines, compacts nothing: the full history is
+  sent.
 """
 
 from __future__ import annotations
@@ -49,6 +51,11 @@ class LoadedLines(Struct, frozen=True):
     copies: frozenset[int] = frozenset()
     """Lines after the boundary that repeat the uuid of a hidden line: they take its place, so they are hidden too."""
 
+    @property
+    def anchors(self) -> set[int]:
+        """The line that the preserved lines follow, if it exists."""
+        return {parent for node in self.preserved if (parent := self.links.get(node)) is not None} - self.preserved
+
     def __contains__(self, node: int) -> bool:
         return (node >= self.start and node not in self.copies) or node in self.preserved
 
@@ -59,43 +66,45 @@ def find_loaded_lines(chain: Chain) -> LoadedLines:
     last = next(boundaries, None)
     if last is None:
         return LoadedLines()
-    preserving = _find_preserving(chain, last, boundaries)
-    if preserving is None:
+    boundary, metadata = _find_naming(chain, last, boundaries)
+    if boundary is not None and boundary != last:
+        # A later boundary without preserved lines hides the preserved ones as well, whether or not they exist.
+        return _hide_earlier(chain, last, [])
+    nodes = None if boundary is None else _preserved_nodes(chain, boundary, metadata)
+    if nodes is None:
         return _hide_earlier(chain, last, []) if _is_large(chain) else LoadedLines()
-    boundary, nodes, anchor = preserving
-    # A later boundary without preserved lines hides the preserved ones as well.
-    return _hide_earlier(chain, last, nodes, anchor) if boundary == last else _hide_earlier(chain, last, [])
+    return _hide_earlier(chain, last, nodes, metadata.get("anchorUuid"))
 
 
-def _find_preserving(chain: Chain, last: int, earlier: Iterator[int]) -> tuple[int, list[int], int | None] | None:
-    """Return the last boundary that names preserved lines, these lines and its anchor; None if one is missing."""
+def _find_naming(chain: Chain, last: int, earlier: Iterator[int]) -> tuple[int | None, Fields]:
+    """Return the last boundary that names lines to preserve, and where it names them."""
     batch = [last]
     while batch:
         for boundary, line in zip(batch, chain.lines.fields(batch), strict=True):
             metadata = _preserved_metadata(line)
             if metadata is not None:
-                nodes = _preserved_nodes(chain, boundary, metadata)
-                return None if nodes is None else (boundary, nodes, chain.find_link(metadata.get("anchorUuid")))
+                return boundary, metadata
         batch = list(islice(earlier, _BATCH))
-    return None
+    return None, {}
 
 
 def _is_large(chain: Chain) -> bool:
     return sum(chain.lines.sizes()) + len(chain) >= LARGE_FILE
 
 
-def _hide_earlier(chain: Chain, last: int, preserved: list[int], anchor: int | None = None) -> LoadedLines:
+def _hide_earlier(chain: Chain, last: int, preserved: list[int], anchor: object = None) -> LoadedLines:
     links = _splice(chain, last, preserved, anchor)
     visible = frozenset(preserved)
-    copies = frozenset(node for node, first in chain.repeated_lines().items() if first < last) - visible
+    start = chain.position(last)
+    copies = frozenset(node for node, first in chain.repeated_lines().items() if first < start) - visible
     fallback = preserved[-1] if preserved else None
     parents = chain.parents
-    for node in range(last, len(parents)):
+    for node in range(start, len(parents)):
         parent = parents[node]
-        if parent is not None and (parent < last or parent in copies) and parent not in visible:
+        if parent is not None and (parent < start or parent in copies) and parent not in visible:
             links.setdefault(node, fallback)
     links.pop(last, None)
-    return LoadedLines(last, visible, links, copies)
+    return LoadedLines(start, visible, links, copies)
 
 
 def find_preserved(chain: Chain, boundary: int) -> Preserved:
@@ -103,21 +112,28 @@ def find_preserved(chain: Chain, boundary: int) -> Preserved:
     (line,) = chain.lines.fields([boundary])
     metadata = _preserved_metadata(line)
     nodes = None if metadata is None else _preserved_nodes(chain, boundary, metadata)
-    anchor = None if metadata is None else chain.find_link(metadata.get("anchorUuid"))
-    if not nodes or anchor is None:
+    if metadata is None or not nodes or chain.find_link(metadata.get("anchorUuid")) is None:
         return Preserved({})
-    return Preserved(_splice(chain, boundary, nodes, anchor), frozenset(nodes))
+    return Preserved(_splice(chain, boundary, nodes, metadata.get("anchorUuid")), frozenset(nodes))
 
 
-def _splice(chain: Chain, boundary: int, preserved: Sequence[int], anchor: int | None) -> dict[int, int | None]:
+def _splice(chain: Chain, boundary: int, preserved: Sequence[int], anchor: object) -> dict[int, int | None]:
     """Return the parents of preserved lines, which follow the anchor, and of the anchor's other children."""
     if not preserved:
         return {}
-    links: dict[int, int | None] = dict(zip(preserved, [anchor, *preserved[:-1]], strict=True))
-    for child in chain.children(anchor) if anchor is not None else ():
+    node = chain.find_link(anchor)
+    links: dict[int, int | None] = dict(zip(preserved, [node, *preserved[:-1]], strict=True))
+    for child in chain.children(node) if node is not None else _find_orphans(chain, anchor):
         links.setdefault(child, preserved[-1])
     links.pop(boundary, None)  # the boundary stays a root, whatever it names as its parent
     return links
+
+
+def _find_orphans(chain: Chain, parent: object) -> list[int]:
+    """Return the lines that name a missing line as their parent."""
+    return [
+        problem.node for problem in chain.tree.problems() if (problem.kind, problem.id) == ("missing-parent", parent)
+    ]
 
 
 def _preserved_metadata(line: Fields) -> Fields | None:

@@ -34,6 +34,8 @@ class Facts(Struct, frozen=True):
     session: str
     is_sidechain: bool
     is_summary: bool
+    is_turn: bool
+    """Whether it is a user or assistant line, and not a system line or an attachment that the client sends."""
 
 
 class Chain:
@@ -80,7 +82,8 @@ class Chain:
         """Iterate over compaction boundaries up to a line, the last one first."""
         if "compaction" not in self.types:
             return iter(())
-        return (node for node in range(end, -1, -1) if self.types[node] == "compaction" and self.is_in_tree(node))
+        found = (node for node in range(end, -1, -1) if self.types[node] == "compaction" and self.is_in_tree(node))
+        return iter(self.in_order(found)[::-1]) if self.repeated_lines() else found
 
     def iter_ancestors(self, node: int | None) -> Iterator[int]:
         """Iterate over a line and its ancestors. The tree has cut all cycles, so this ends."""
@@ -108,8 +111,11 @@ class Chain:
 
         The client indexes lines by uuid in a map: a later line replaces the value, but not the position.
         """
-        repeated = self.repeated_lines()
-        return sorted(nodes, key=lambda node: repeated.get(node, node)) if repeated else sorted(nodes)
+        return sorted(nodes, key=self.position) if self.repeated_lines() else sorted(nodes)
+
+    def position(self, node: int) -> int:
+        """Return the first line with the same uuid as a line; nearly always the line itself."""
+        return self.repeated_lines().get(node, node)
 
     def repeated_lines(self) -> dict[int, int]:
         """Lines whose uuid occurred before -> the first line with that uuid."""
@@ -144,6 +150,7 @@ class Chain:
                     string_in(line, "sessionId") or "",
                     line.get("isSidechain") is True,
                     line.get("isCompactSummary") is True,
+                    line.get("type") in ("user", "assistant"),
                 )
 
     def entries(self, nodes: Sequence[int]) -> list[Entry]:
@@ -181,7 +188,7 @@ class Chain:
     def iter_older_links(self, node: int, max_gap: float) -> Iterator[int]:
         """Iterate over the links that are at most `max_gap` milliseconds older than a line, the newest first.
 
-        Lines with the same time are included: those before the line in the file first, the nearest first.
+        Of lines with the same time, the first one of the file comes first.
         """
         facts = self.facts(node)
         if facts.time is None:
@@ -192,8 +199,7 @@ class Chain:
         for time, group in groupby(newest_first, key=lambda pair: pair[0]):
             if facts.time - time > max_gap:
                 return
-            others = [other for _, other in group if other != node]
-            for other in sorted(others, key=lambda other: (other > node, -other)):
+            for other in self.in_order(other for _, other in group if other != node):
                 if self.facts(other).is_sidechain == facts.is_sidechain:
                     yield other
 

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from sessiontree.core.entries import MESSAGE_TYPES, Config
-from sessiontree.core.jsonio import render_json
+from sessiontree.core.jsonio import parse_object, render_json
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, LossNote, SessionMeta
 from sessiontree.dialects.claude import decode_lines
 from sessiontree.dialects.claude.chain import Chain
@@ -32,6 +32,7 @@ from sessiontree.dialects.claude.path import is_pinned_elsewhere
 from sessiontree.dialects.claude.records import NIL_UUID, Fields, object_in, string_in
 from sessiontree.dialects.claude.transcript import Transcript
 from sessiontree.dialects.contract import IndexedLines
+from sessiontree.dialects.defaults import replace_field
 from sessiontree.dialects.passthrough import carried_data
 
 _CONTINUED = "This session is being continued"
@@ -63,7 +64,8 @@ class ClaudeEncoder:
             # A boundary in the file that preserves lines of this path would otherwise change it.
             placeholder = CanonicalEntry("", {}, timestamp=entry.timestamp)
             before = self._transcript.build_unpreserving_lines(placeholder, str(parent))
-            encoded = replace(encoded, lines=[*map(render_json, before), *encoded.lines])
+            lines = _continue_after(before, str(parent), encoded.lines)
+            encoded = replace(encoded, lines=[*map(render_json, before), *lines])
         # A boundary is a root, so it never descends from the pinned line.
         branch = None if entry.kind in ("compaction", "reset_boundary") else parent
         if is_pinned_elsewhere(Chain(self._lines), branch):
@@ -146,6 +148,21 @@ class ClaudeEncoder:
             pin = transcript.builder.metadata_line("last-prompt", **last_prompt, leafUuid=leaf or NIL_UUID, **explicit)
             lines.append(pin)
         return [render_json(line) for line in lines]
+
+
+def _continue_after(separator: Sequence[Fields], parent: str, lines: Sequence[bytes]) -> Sequence[bytes]:
+    """Make lines follow a separator, if the last line that it preserves is not their parent."""
+    if not separator:
+        return lines
+    preserved = separator[0]["compactMetadata"]["preservedMessages"]["uuids"]
+    if preserved[-1] == parent:
+        return lines
+    # The lines of a response are together on its path, so its parent can be in the middle of what is preserved.
+    after = separator[-1]["uuid"]
+    return [
+        replace_field(line, "parentUuid", after) if parse_object(line).get("parentUuid") == parent else line
+        for line in lines
+    ]
 
 
 def _encode_compaction(transcript: Transcript, entry: CanonicalEntry, parent: str | None) -> Encoded:

@@ -56,14 +56,16 @@ def find_path(chain: Chain, leaf: int | None, read_options: ReadOptions) -> Path
     # Preserved lines may include an older boundary: the context begins at the last one on the path.
     start = max((at for at, node in enumerate(nodes) if chain.types[node] == "compaction"), default=0)
     nodes = nodes[start:]
-    return _with_parallel_lines(chain, nodes, loaded.start, loaded.preserved, read_options)
+    return _with_parallel_lines(chain, nodes, loaded, loaded.preserved, read_options)
 
 
 def is_reached(chain: Chain, loaded: LoadedLines, leaf: int) -> bool:
     """Whether the client reaches a line, by the path that we give it, when it is pinned or appended to."""
     # A preserved line has two paths: the one before the compaction, and the one after the summary. The second one
     # counts if it is the current line, where a pin or the end of the file has put the client.
-    return leaf in loaded and (leaf >= loaded.start or leaf == find_leaf(chain, AS_CLIENT))
+    # The client inserts preserved lines between their anchor and its children, so a child of the anchor is elsewhere.
+    is_anchor = leaf in loaded.anchors
+    return leaf in loaded and not is_anchor and (leaf >= loaded.start or leaf == find_leaf(chain, AS_CLIENT))
 
 
 def find_earlier_path(chain: Chain, leaf: int | None, read_options: ReadOptions) -> Path:
@@ -71,13 +73,18 @@ def find_earlier_path(chain: Chain, leaf: int | None, read_options: ReadOptions)
     if leaf is None:
         return Path([])
     nodes, preserved = _walk_to_boundary(chain, leaf, read_options)
-    return _with_parallel_lines(chain, nodes, nodes[0], preserved, read_options)
+    eligible = LoadedLines(nodes[0], preserved) if preserved else None
+    return _with_parallel_lines(chain, nodes, eligible, preserved, read_options)
 
 
 def _with_parallel_lines(
-    chain: Chain, nodes: list[int], boundary: int, preserved: frozenset[int], read_options: ReadOptions
+    chain: Chain,
+    nodes: list[int],
+    eligible: LoadedLines | None,
+    preserved: frozenset[int],
+    read_options: ReadOptions,
 ) -> Path:
-    nodes = insert_parallel_lines(chain, nodes, _eligible_lines(chain, boundary, preserved), read_options.recovered)
+    nodes = insert_parallel_lines(chain, nodes, eligible, read_options.recovered)
     if read_options.snips:
         removed = _snipped_ids(chain)
         nodes = [node for node in nodes if chain.tree.ids[node] not in removed]
@@ -106,11 +113,6 @@ def _walk_to_boundary(chain: Chain, leaf: int, read_options: ReadOptions) -> tup
             continue
         return nodes[nodes.index(boundary) :], preserved.nodes
     return walk(chain, leaf, links, bridge), frozenset()
-
-
-def _eligible_lines(chain: Chain, boundary: int, preserved: frozenset[int]) -> set[int] | None:
-    # Of the lines before a boundary only the preserved ones exist, so results beside them are not found (measured).
-    return {*range(boundary, len(chain)), *preserved} if preserved else None
 
 
 def _snipped_ids(chain: Chain) -> set[str]:
@@ -159,14 +161,27 @@ def _find_last_line(chain: Chain, loaded: LoadedLines) -> int | None:
     for node in chain.iter_links_before(len(chain)):
         if node not in loaded or not chain.can_be_leaf(node):
             continue
-        if chain.types[node] != "compaction":
+        # A branch without a user or assistant line is the current one only if there is no other. This is why a boundary
+        # with nothing after it compacts nothing.
+        if chain.types[node] != "compaction" and _has_turn(chain, loaded, node):
             return node
-        # A boundary without a child compacted nothing; it is the leaf only if there is no other line.
         if fallback is None:
             fallback = node
-        if node in chain.parents:
+        if any(chain.facts(child).is_turn for child in chain.children(node)):
             return node
     return fallback
+
+
+def _has_turn(chain: Chain, loaded: LoadedLines, node: int) -> bool:
+    """Whether a line, or a line above it, is a user or assistant line. Missing parents are not bridged for this."""
+    seen: set[int] = set()
+    at: int | None = node
+    while at is not None and at not in seen:
+        if chain.facts(at).is_turn:
+            return True
+        seen.add(at)
+        at = loaded.links[at] if at in loaded.links else chain.recorded_parent(at)
+    return False
 
 
 def _find_candidate(chain: Chain, loaded: LoadedLines, last: int) -> int:
@@ -212,15 +227,20 @@ def _loaded_parents(chain: Chain, loaded: LoadedLines) -> set[int]:
 
 def _find_pin(chain: Chain, loaded: LoadedLines) -> tuple[int, int | None, bool]:
     """Return the last pin: its own line, the line that it names if that exists, and whether it is explicit."""
-    # A pin from before the last boundary is ignored: it names a line of the conversation that was compacted.
-    start = next(chain.iter_boundaries(len(chain) - 1), -1)
-    for node in range(len(chain) - 1, start, -1):
+    for node in range(len(chain) - 1, -1, -1):
+        if chain.types[node] == "compaction":
+            break  # a pin from before the last boundary is ignored: it names a line of the compacted conversation
         if chain.types[node] == "last-prompt":
             (pin,) = chain.lines.fields([node])
             pinned = chain.find_link(pin.get("leafUuid"))
-            has_effect = pinned is not None and pinned in loaded and chain.types[pinned] != "compaction"
-            return node, pinned if has_effect else None, pin.get("explicit") is True
+            if pinned is not None and not _can_be_pinned(chain, loaded, pinned):
+                pinned = None
+            return node, pinned, pin.get("explicit") is True
     return -1, None, False
+
+
+def _can_be_pinned(chain: Chain, loaded: LoadedLines, node: int) -> bool:
+    return node in loaded and chain.types[node] != "compaction" and _has_turn(chain, loaded, node)
 
 
 def _is_on_pinned_branch(chain: Chain, loaded: LoadedLines, candidate: int, pinned: int) -> bool:
@@ -229,8 +249,7 @@ def _is_on_pinned_branch(chain: Chain, loaded: LoadedLines, candidate: int, pinn
     nodes = walk(chain, candidate, loaded.links, lambda *_: None)
     if pinned in nodes:
         return True
-    eligible = _eligible_lines(chain, loaded.start, loaded.preserved)
-    nodes = insert_parallel_lines(chain, nodes, eligible, recovered=False)
+    nodes = insert_parallel_lines(chain, nodes, loaded, recovered=False)
     if pinned in nodes:
         return True
     response = chain.summary(pinned).response

@@ -28,8 +28,10 @@ def client_bridge(chain: Chain, loaded: LoadedLines) -> Bridge:
     """Bridge a missing parent as the client does, to a line that it has loaded."""
 
     def bridge(last: int, stopped: int, seen: set[int]) -> int | None:
-        # `parentUuid: null` is a new root for the client: it bridges only parents that are named and missing.
-        if not chain.tree.is_orphan(stopped) and stopped not in loaded.links:
+        # `parentUuid: null` is a new root for the client: it bridges only parents that are named, and that are missing
+        # or were walked already.
+        is_cycle = chain.recorded_parent(stopped) in seen
+        if not is_cycle and not chain.tree.is_orphan(stopped) and stopped not in loaded.links:
             return None
         candidates = (node for node in chain.iter_older_links(last, MAX_GAP_MS) if node in loaded)
         return _first_unconnected(chain, candidates, seen, loaded.links)
