@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from acceptance.comparison import both_lines, without_open_calls
 from hypothesis import given
 from hypothesis import strategies as st
 
 import sessiontree
-from acceptance.comparison import both_lines, without_open_calls
 from sessiontree import Session
 from sessiontree.conversion.convert import BranchChoice
 from sessiontree.conversion.walk import iter_entries
