@@ -31,9 +31,10 @@ JsonObject: TypeAlias = dict[str, Any]
 Parts: TypeAlias = tuple[str, ...]
 
 NOTHING_RECORDED = "(nothing was recorded)"
-# The placeholders for a missing tool result: ours, and the two of Claude Code.
-MISSING_RESULT_TEXTS = (NO_RESULT, "[Tool call interrupted:", "[Tool result missing")
-FILLER_TEXTS = (NO_USER_BEFORE, NO_USER_BETWEEN)
+# The placeholders for a missing tool result: ours, the two of Claude Code, and Neovate's.
+MISSING_RESULT_TEXTS = (NO_RESULT, "[Tool call interrupted:", "[Tool result missing", "[Request interrupted by user]")
+# Ours, and Claude Code's for a message without content.
+FILLER_TEXTS = (NO_USER_BEFORE, NO_USER_BETWEEN, "(no content)")
 # What Claude Code sends for a message of which nothing is left, such as a result without its call.
 EMPTIED = ("user: (no content)", "user: [Orphaned tool result removed due to conversation resume]")
 

@@ -164,12 +164,22 @@ class _Conversion:
         yield from _with_lf(self._encoder.prologue())
         for entry, parent in iter_entries(self._session, leaf, all_branches=all_branches):
             yield from _with_lf(self._encode(entry, None if parent is None else self._new_ids.get(parent)))
-        current = None if leaf is None else self._new_ids.get(leaf)
+        current = self._current(leaf)
         for entry in self._iter_metadata():
             yield from _with_lf(self._encode(entry, current))
         self._note_missing_blobs()
         yield from _with_lf(self._encoder.encode(self._report_entry(), current).lines)
         yield from _with_lf(self._encoder.epilogue(current))
+
+    def _current(self, leaf: str | None) -> str | None:
+        """The current entry in the target: the last one of the history, which need not be the line of the leaf.
+
+        If Claude Code ends right after a compaction, its leaf is a message that the compaction kept.
+        """
+        session = self._session
+        history = session.dialect.find_history(session.journal, session.node_of(leaf), session.read_options)
+        ids = session.journal.tree.ids
+        return next((self._new_ids[ids[node]] for node in reversed(history) if ids[node] in self._new_ids), None)
 
     def _encode(self, entry: CanonicalEntry, parent: str | None) -> Sequence[bytes]:
         for alias in entry.aliases:
