@@ -91,7 +91,7 @@ def test_a_call_without_a_result_is_found_and_nothing_is_run_automatically(crash
 def test_a_skipped_call_gets_a_result_that_states_what_is_unknown(crashed: Workplace) -> None:
     asyncio.run(resolve_pending(crashed.session, "skip"))
     assert pending_calls(crashed.session) == []
-    assert "was lost" in str(results(check_is_sound(crashed.session)))
+    assert "none was stored" in str(results(check_is_sound(crashed.session)))
     assert end_of(run_events(crashed, "Go on.", turn("Gladly."))).text == "Gladly."
     assert (crashed.project / "count").read_text() == "run\n"
     check_is_sound(crashed.session)

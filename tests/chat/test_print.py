@@ -133,3 +133,58 @@ def test_the_demonstration_needs_no_key_and_works_with_real_tools(place: Place) 
     assert len(results) == 2
     assert not any(result["is_error"] for result in results)  # type: ignore[index]
     assert list(place.project.iterdir()) == []
+
+
+def claude_session(place: Place) -> str:
+    """Two branches: the last line is on the older one. A snip removes the middle of the newer one."""
+
+    def line(uuid: str, parent: str | None, second: int, text: str, **more: object) -> str:
+        role = "assistant" if "model" in more else "user"
+        content = [{"type": "text", "text": text}] if role == "assistant" else text
+        message = {"role": role, "content": content, **more}
+        fields = {"type": role, "uuid": uuid, "parentUuid": parent, "message": message, "cwd": str(place.project)}
+        time = f"2026-01-01T00:00:{second:02}.000Z"
+        return json.dumps({**fields, "sessionId": "s", "version": "2.1.150", "isSidechain": False, "timestamp": time})
+
+    marker = {"removedUuids": ["a1", "u2"]}
+    snip = {"type": "system", "subtype": "snip_boundary", "snipMetadata": marker, "content": "", "sessionId": "s"}
+    lines = [
+        line("u1", None, 1, "first"),
+        line("a1", "u1", 2, "One.", model="m"),
+        line("u2", "a1", 30, "to be snipped"),
+        json.dumps({**snip, "uuid": "x", "parentUuid": "u2", "timestamp": "2026-01-01T00:00:31.000Z"}),
+        line("a2", "x", 40, "Newest.", model="m"),
+        line("u3", "a1", 3, "other"),
+        line("a3", "u3", 4, "Other.", model="m"),
+    ]
+    path = place.project / "claude.jsonl"
+    path.write_text("".join(f"{each}\n" for each in lines))
+    return str(path)
+
+
+def test_options_for_reading_a_session_need_a_session(place: Place) -> None:
+    done = place.run("-p", "hello", "--snips", "--model", scripted(place, turn("No.")))
+    assert (done.code, "need a session to resume" in done.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("option", "expected"),
+    [
+        ((), ["first", "One.", "other", "Other.", "go on"]),
+        (("--as-of", "timestamps"), ["first", "One.", "to be snipped", "Newest.", "go on"]),
+        (("--as-of", "timestamps", "--snips"), ["first", "Newest.", "go on"]),
+    ],
+)
+def test_a_claude_session_is_resumed_as_the_options_read_it(
+    place: Place, option: tuple[str, ...], expected: list[str]
+) -> None:
+    path = claude_session(place)
+    with ModelServer([turn("Yes.")]) as server:
+        place.run("-p", "go on", "-r", path, "--model", MODELS[0], *option, more=server.environment())
+        (request,) = server.requests
+    shown = [
+        block["text"] if isinstance(block, dict) else block
+        for message in request.body["messages"]
+        for block in ([message["content"]] if isinstance(message["content"], str) else message["content"])
+    ]
+    assert shown == expected

@@ -98,7 +98,7 @@ def test_the_user_decides_about_calls_that_a_killed_program_left_open(place: Pla
         ModelServer([turn("All three are settled.")]) as server,
         opened(place, server, model, "-c", "--approval", "default") as terminal,
     ):
-        terminal.wait_for("had a result")
+        terminal.wait_for("These calls have no result:")
         terminal.wait_for("yourself:")
         terminal.interrupt()
         terminal.wait_for("cancelled")
@@ -117,11 +117,11 @@ def test_the_user_decides_about_calls_that_a_killed_program_left_open(place: Pla
     assert [_runs(place, name) for name in NAMES] == [2, 1, 1]
     again, skipped, told = results_sent(server.requests[0])
     assert again.strip() == "again is done"
-    assert "The result of this call was lost: the program ended before it was stored." in skipped
+    assert "This call has no result: none was stored." in skipped
     assert told == "it printed 7"
     messages = checked(place)
     assert [one.role for one in messages] == ["user", "assistant", *["toolResult"] * 3, "user", "assistant"]
-    assert {one.is_error for one in messages if "was lost" in one.text} == {True}
+    assert {one.is_error for one in messages if "none was stored" in one.text} == {True}
     assert len(place.sessions()) == 1
 
 

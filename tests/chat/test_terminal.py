@@ -35,7 +35,7 @@ def test_ctrl_c_at_a_question_ends_the_turn(place: Place) -> None:
 
 @pytest.mark.parametrize(
     ("answer", "runs", "result"),
-    [("r", 2, "once"), ("s", 1, "The result of this call was lost"), ("a it printed 7", 1, "it printed 7")],
+    [("r", 2, "once"), ("s", 1, "This call has no result"), ("a it printed 7", 1, "it printed 7")],
     ids=["run again", "skip", "answer by hand"],
 )
 def test_the_user_decides_about_a_call_that_a_crash_left_open(
@@ -50,7 +50,7 @@ def test_the_user_decides_about_a_call_that_a_crash_left_open(
         terminal.kill()
     wait_for(lambda: not is_alive(pid_in(place.project / "pid")))
     with Terminal(place, ["-c", "--model", scripted(place, turn("Counted."))]) as terminal:
-        terminal.wait_for("had a result")
+        terminal.wait_for("These calls have no result:")
         terminal.wait_for("yourself:")
         assert len((place.project / "count").read_text().split()) == 1
         terminal.answer(answer)
@@ -315,7 +315,7 @@ def test_without_prompt_toolkit_input_is_plain_and_a_hint_names_the_extra(place:
 
 
 def test_a_branch_that_is_left_can_be_summarized(place: Place) -> None:
-    model = scripted(place, turn("The lexer is slow."), turn("Anew."))
+    model = scripted(place, turn("The lexer is slow."), turn("Notes about the lexer."), turn("Anew."))
     done = place.run("--model", model, typed="why is it slow?\n/tree\n2\n\n/tree\n1\ny\nstart anew\n/quit\n")
     assert "added a summary" in done.out
     texts = session_texts(place)

@@ -105,7 +105,7 @@ def test_a_call_without_a_result_is_not_run_again_by_itself(session: Session, tm
     (lane,) = resumed(session, tools=Tools([Note(tmp_path / "notes")]))
     assert lane.state == "done"
     assert (tmp_path / "notes").read_text() == "of lane-1.-1\n"
-    assert "was lost" in message_text(own_messages(session, lane)[2])
+    assert "none was stored" in message_text(own_messages(session, lane)[2])
 
 
 def test_a_call_without_a_result_is_run_again_on_request(session: Session, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_lane_can_wait_for_a_decision_about_its_calls(session: Session, tmp_pa
     begun(session, SAID, CALLED)
     (lane,) = resumed(session, pending=None)
     assert lane.state == "pending"
-    assert "1 call of an earlier run has no result" in lane.why
+    assert "1 call has no result" in lane.why
     answer = {"of lane-1.-0": Answered("it was noted")}
     (lane,) = resumed(session, tools=Tools([Note(tmp_path / "notes")]), pending=answer)
     assert lane.state == "done"

@@ -36,6 +36,7 @@ from sessiontree.conversion.fork import fork
 from sessiontree.core.entries import CONTEXT_TYPES, CONVERSATION_TYPES, ApprovalMode, CustomMessage, Entry, MessageEntry
 from sessiontree.core.messages import Assistant, User, text_of
 from sessiontree.dialects import DEFAULT_DIALECT
+from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
 from sessiontree.errors import NotFoundError, SessionTreeError, StoreError, SummaryError, UsageError
 from sessiontree.library import Library
 from sessiontree.library.partial_reader import session_title
@@ -113,8 +114,13 @@ class Controller:
         environment: Mapping[str, str] = os.environ,
         in_memory: bool = False,
         repository: str | None = None,
+        read_options: ReadOptions = AS_CLIENT,
     ) -> None:
-        """`repository` is the address where new sessions are created, such as `memory:team`; default: `home`."""
+        """`repository` is the address where new sessions are created, such as `memory:team`; default: `home`.
+
+        `read_options` apply to sessions that are resumed.
+        """
+        self._read_options = read_options
         self.cwd = os.path.abspath(os.fspath(cwd))
         self.home = os.path.abspath(os.fspath(home)) if home is not None else default_home()
         self.settings = settings or Settings()
@@ -225,7 +231,7 @@ class Controller:
         if not os.path.isfile(wanted) and not find_ref(wanted).home:
             with Library(self.repository, environment=self._environment) as library:
                 path = library.find(wanted).ref
-        session = open_session(path, home=self.home)
+        session = open_session(path, home=self.home, read_options=self._read_options)
         if session.dialect.traits.uses_home_blobs and session.header.large_content is None:
             session.large_content = "inline"  # like new sessions: Pi must be able to read what is added here
         return session

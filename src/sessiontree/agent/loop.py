@@ -51,8 +51,8 @@ from sessiontree.agent.tool_calls import (
     PendingDecision,
     ToolRunner,
     decided,
+    find_open_calls,
     open_calls,
-    pending_calls,
     result_without_running,
 )
 from sessiontree.agent.tool_output import interrupted, result_message
@@ -190,6 +190,7 @@ class Run:
             LiveApprovals(self._session),
             approver=self._calls.approver(setup.approver),
             checkpoints=setup.checkpoints,
+            agent=self._session.dialect.name,
         )
         self._tool_definitions = tool_definitions(setup.tools)
         self._task: asyncio.Task[None] | None = None
@@ -529,18 +530,23 @@ class Run:
     # Pending calls
 
     async def _resolve_pending(self) -> str:
-        """Resolve calls of an earlier run as decided; returns a message if no decision was given."""
+        """Resolve calls without a result as decided; returns a message if a decision is missing.
+
+        A call with a result on another branch gets a copy of it.
+        """
         if not open_calls(self._live.messages()):
             return ""
-        waiting = await in_thread(pending_calls, self._branch)
-        if self._setup.pending is None:
+        waiting, answered = await in_thread(find_open_calls, self._branch)
+        if waiting and self._setup.pending is None:
             names = ", ".join(dict.fromkeys(pending.call.name for pending in waiting))
-            which = (
-                "1 call of an earlier run has" if len(waiting) == 1 else f"{len(waiting)} calls of an earlier run have"
-            )
+            which = "1 call has" if len(waiting) == 1 else f"{len(waiting)} calls have"
             message = f"{which} no result ({names}): run again, skip or answer"
             await self._send(Failed("PendingCalls", message))
             return message
+        for known in answered:
+            await self._keep_result(OpenCall(known.call, self._channel), known.output)
+        if self._setup.pending is None:
+            return ""
         decisions = [
             (OpenCall(pending.call, self._channel), pending, decided(self._setup.pending, pending.call))
             for pending in waiting

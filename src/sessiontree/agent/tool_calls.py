@@ -3,12 +3,13 @@
 A call that goes wrong (invalid arguments, a denial, a failure of the tool) has that as its result. Only a cancellation
 is raised.
 
-A call that was written but has no result was in progress when the program ended:
+A call that was written may have no result: the program ended before, or the session was moved to the answer. If another
+branch has the result, a run copies it. Other calls need a decision:
 
     pending_calls(branch)                 the calls without a result, and whether each had begun
     resolve_pending(branch, decision)     "run" again, "skip", or `Answered("...")`: one decision for all, or one each
 
-No call is run again automatically: it may have done its work before the program ended. A run that starts on a branch
+No call is run automatically: it may have done its work before the program ended. A run that starts on a branch
 with such calls ends immediately and reports them, unless it is given a decision.
 """
 
@@ -32,11 +33,23 @@ from sessiontree.agent.limits import RequestGate
 from sessiontree.agent.live_context import live_context_of
 from sessiontree.agent.tool_output import OutputThrottle, lost, not_run, result_message
 from sessiontree.agent.tools.base import ArgumentsError, Plan, Tool, ToolContext, ToolOutput, Tools
-from sessiontree.core.entries import Entry
-from sessiontree.core.messages import Assistant, Message, ToolCall, ToolResult, User, tool_calls
+from sessiontree.agent.tools.tool_table import runnable_call
+from sessiontree.core.entries import Entry, MessageEntry
+from sessiontree.core.messages import (
+    Assistant,
+    Image,
+    Message,
+    ToolCall,
+    ToolResult,
+    User,
+    blocks_of,
+    text_of,
+    tool_calls,
+)
 from sessiontree.errors import UsageError
 from sessiontree.session.session import Branch, Session
 
+_READ_AT_ONCE = 256
 _SNAPSHOTS = frozenset({"file_snapshot", "sessiontree:file_snapshot"})
 
 
@@ -51,7 +64,10 @@ class ToolRunner:
         *,
         approver: Approver | None = None,
         checkpoints: Checkpoints | None = None,
+        agent: str | None = None,
     ) -> None:
+        """`agent` is the dialect of the session, whose client may have made the calls."""
+        self._agent = agent
         self._tools, self._approvals = tools, approvals
         self._context = msgspec.structs.replace(context, mask=context.masked())
         self._approver = approver or DenyAll()
@@ -65,7 +81,12 @@ class ToolRunner:
     async def call(
         self, call: ToolCall, *, branch: Branch | None = None, update: Callable[[str], None] | None = None
     ) -> ToolOutput:
-        """Run a call and return its masked result. `branch` is where its checkpoint is recorded."""
+        """Run a call and return its masked result. `branch` is where its checkpoint is recorded.
+
+        A call of the session's client is mapped to the tool that does the same.
+        """
+        if self._agent is not None:
+            call = runnable_call(call, self._agent, self._tools) or call
         tool = self._tools.find(call.name)
         if tool is None:
             available = ", ".join(self._tools.names) or "none"
@@ -246,11 +267,42 @@ class PendingCall(Struct, frozen=True):
     """Whether it is known to have begun changing files. False does not prove the opposite."""
 
 
+class AnsweredCall(Struct, frozen=True):
+    """A call without a result on this branch that has one on another branch."""
+
+    call: ToolCall
+    output: ToolOutput
+
+
 def pending_calls(branch: Branch | Session) -> list[PendingCall]:
-    """Find the calls at the end of a branch that have no result."""
+    """Find the calls at the end of a branch that have no result, on this branch or another one."""
+    return find_open_calls(branch)[0]
+
+
+def find_open_calls(branch: Branch | Session) -> tuple[list[PendingCall], list[AnsweredCall]]:
+    """The calls at the end of a branch without a result on it: those without any, and those answered elsewhere."""
     calls = open_calls(live_context_of(branch).messages())
-    begun = set(_iter_begun(branch)) if calls else set()
-    return [PendingCall(call, call.id in begun) for call in calls]
+    if not calls:
+        return [], []
+    begun, elsewhere = set(_iter_begun(branch)), _results_elsewhere(branch, {call.id for call in calls})
+    pending = [PendingCall(call, call.id in begun) for call in calls if call.id not in elsewhere]
+    return pending, [AnsweredCall(call, elsewhere[call.id]) for call in calls if call.id in elsewhere]
+
+
+def _results_elsewhere(branch: Branch | Session, calls: set[str]) -> dict[str, ToolOutput]:
+    """The results of calls of the branch's last answer that are on other branches, by call id; the first one counts."""
+    session = branch if isinstance(branch, Session) else branch.session
+    ids = [id for id in session.ids if id in session]
+    after = ids.index(branch.leaf) + 1 if branch.leaf in ids else 0
+    found: dict[str, ToolOutput] = {}
+    for start in range(after, len(ids), _READ_AT_ONCE):
+        for entry in session.entries(ids[start : start + _READ_AT_ONCE]):
+            message = entry.message if isinstance(entry, MessageEntry) else None
+            if isinstance(message, ToolResult) and message.tool_call_id in calls - found.keys():
+                images = tuple(block for block in blocks_of(message.content) if isinstance(block, Image))
+                copied = {"copiedFrom": entry.id}
+                found[message.tool_call_id] = ToolOutput(text_of(message.content), message.is_error, copied, images)
+    return found
 
 
 def open_calls(messages: Sequence[Message]) -> list[ToolCall]:
@@ -304,12 +356,16 @@ def result_without_running(pending: PendingCall, resolution: Resolution) -> Tool
 async def resolve_pending(
     branch: Branch | Session, decision: PendingDecision, runner: ToolRunner | None = None
 ) -> list[Entry]:
-    """Write a result for each pending call and return the entries. `runner` is needed to run calls again."""
-    waiting = [(pending, decided(decision, pending.call)) for pending in pending_calls(branch)]
+    """Write a result for each pending call and return the entries. `runner` is needed to run calls again.
+
+    A call with a result on another branch gets a copy of it.
+    """
+    open_here, answered = find_open_calls(branch)
+    waiting = [(pending, decided(decision, pending.call)) for pending in open_here]
     if runner is None and any(resolution == "run" for _, resolution in waiting):
         raise UsageError("running calls again needs a ToolRunner: pass `runner`")
     writer = SerializedBranch(branch, live_context_of(branch).add)
-    written: list[Entry] = []
+    written = [writer.append(result_message(known.call, known.output)) for known in answered]
     for pending, resolution in waiting:
         if resolution == "run":
             assert runner is not None

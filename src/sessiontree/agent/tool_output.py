@@ -143,10 +143,10 @@ def not_run(why: str) -> ToolOutput:
 
 
 def lost(*, had_begun: bool) -> ToolOutput:
-    """The result of a call whose process died, and that the user chose not to run again."""
+    """The result of a call without one that the user chose not to run again."""
     known = "It had begun to change files" if had_begun else "It is not known whether it ran, in part or at all"
     return ToolOutput(
-        f"The result of this call was lost: the program ended before it was stored. {known}. It was not run again.",
+        f"This call has no result: none was stored. {known}. It was not run again.",
         True,
         {"lost": True, "begun": had_begun},
     )

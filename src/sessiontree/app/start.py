@@ -15,6 +15,7 @@ from sessiontree.agent.mcp_client import FILE, read_servers, running_servers
 from sessiontree.agent.tools.base import load_tools
 from sessiontree.app.demo import DEMO, demo_lane_model, demo_model
 from sessiontree.core.entries import ApprovalMode
+from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
 from sessiontree.errors import UsageError
 from sessiontree.explore.task_tool import TaskTool, find_unfinished
 from sessiontree.library.last_session import record_last_session
@@ -47,6 +48,8 @@ class StartOptions(Struct, frozen=True):
     approval: ApprovalMode | None = None
     name: str | None = None
     added: tuple[str, ...] = ()
+    read_options: ReadOptions = AS_CLIENT
+    """How sessions are read that are resumed."""
 
 
 class Started(Struct, frozen=True):
@@ -83,6 +86,7 @@ async def open_controller(options: StartOptions, approver: Approver | None = Non
             system=build_system_prompt(cwd, options.added),
             in_memory=options.in_memory,
             repository=options.repository,
+            read_options=options.read_options,
         )
         stack.push_async_callback(controller.close)
         notes += await _open_session(controller, options)

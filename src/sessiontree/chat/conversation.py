@@ -19,6 +19,7 @@ from sessiontree.agent.controller import Controller
 from sessiontree.agent.events import AgentEnd
 from sessiontree.agent.shell_commands import parse_user_command
 from sessiontree.agent.tool_calls import Resolution, pending_calls
+from sessiontree.agent.tools.tool_table import runnable_call
 from sessiontree.app.start import StartOptions, open_controller, record_session
 from sessiontree.chat import commands
 from sessiontree.chat.event_printer import EventPrinter, LiveOutput, preview_lines
@@ -188,12 +189,18 @@ class Conversation:
         self.controller.set_input(f"{text}\n\n{typed}" if text and typed else text or typed)
 
     async def resolve_pending(self) -> None:
-        """Resolve the calls that a crash left open in the session, and continue."""
+        """Resolve the calls without a result at the end of the session, and continue."""
         if self.controller.state.pending:
             await self.send(None, await self._decide_pending())
 
     async def _decide_pending(self) -> dict[str, Resolution]:
-        return await decide_pending(self.screen, self.reader, pending_calls(self.controller.session))
+        session, tools = self.controller.session, self.controller.tools
+        return await decide_pending(
+            self.screen,
+            self.reader,
+            pending_calls(session),
+            lambda call: runnable_call(call, session.dialect.name, tools) is not None,
+        )
 
     async def _run_command(self, line: str) -> None:
         command = parse_user_command(line)

@@ -1,4 +1,4 @@
-"""Questions to the user, one at a time: approvals, choices from a list, calls that a crash left open."""
+"""Questions to the user, one at a time: approvals, choices from a list, calls without a result."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from sessiontree.agent.tool_calls import Answered, PendingCall, Resolution
 from sessiontree.chat.event_printer import describe_call
 from sessiontree.chat.line_editor import Prompter, Reader
 from sessiontree.chat.terminal import BOLD, CYAN, DIM, GREEN, RED, Screen
+from sessiontree.core.messages import ToolCall
 from sessiontree.views.text import clean, cut, one_line, plural
 
 _LONGEST_PREVIEW = 80
@@ -93,30 +94,33 @@ async def confirm(reader: Reader, question: str) -> bool:
     return (await reader.ask(f"{question} [y/N]")).strip().lower() in ("y", "yes")
 
 
-async def decide_pending(screen: Screen, reader: Reader, calls: Sequence[PendingCall]) -> dict[str, Resolution]:
+async def decide_pending(
+    screen: Screen, reader: Reader, calls: Sequence[PendingCall], can_run: Callable[[ToolCall], bool]
+) -> dict[str, Resolution]:
     """Ask how to resolve each call without a result. Nothing is run again unless the user chooses that."""
-    screen.line("An earlier run ended before these calls had a result:", BOLD)
+    screen.line("These calls have no result:", BOLD)
     resolutions: dict[str, Resolution] = {}
     for pending in calls:
         screen.line(cut(f"  {describe_call(pending.call)}", screen.width), CYAN)
         screen.line("  it had started to change files" if pending.had_begun else "  it may have completed", DIM)
         resolution: Resolution | None = None
         while resolution is None:
-            resolution = await _resolve(screen, reader)
+            resolution = await _resolve(screen, reader, can_run=can_run(pending.call))
         resolutions[pending.call.id] = resolution
     return resolutions
 
 
-async def _resolve(screen: Screen, reader: Reader) -> Resolution | None:
-    answer = (await reader.ask("[r]un again, [s]kip, or [a]nswer it yourself:")).strip()
+async def _resolve(screen: Screen, reader: Reader, *, can_run: bool) -> Resolution | None:
+    choices = "[r]un it, [s]kip, or [a]nswer it yourself:" if can_run else "[s]kip, or [a]nswer it yourself:"
+    answer = (await reader.ask(choices)).strip()
     word, _, rest = answer.partition(" ")
     match word.lower():
-        case "r" | "run":
+        case "r" | "run" if can_run:
             return "run"
         case "s" | "skip":
             return "skip"
         case "a" | "answer":
             return Answered(rest.strip() or await reader.ask("The result:"))
         case _:
-            screen.line("type r, s or a")
+            screen.line("type r, s or a" if can_run else "type s or a; no tool here can run this call")
             return None

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
+from sessiontree.cli.sessions import add_client_view_options, find_session
+from sessiontree.dialects.contract import ReadOptions
 from sessiontree.errors import UsageError
 
 if TYPE_CHECKING:
@@ -65,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="approval mode: default (ask), autoEdit (edit files here without asking), yolo (never ask)",
     )
     parser.add_argument("--name", metavar="TEXT", help="name the session")
+    add_client_view_options(parser)
     parser.add_argument(
         "--add-dir", metavar="DIR", action="append", default=[], help="another folder that tools may use; repeatable"
     )
@@ -121,6 +124,8 @@ def _wanted(options: Options) -> StartOptions:
     from sessiontree.settings import load_settings
     from sessiontree.stores.repositories import home_folder
 
+    if (options.snips or options.as_of != "now") and not _is_resumed(options):
+        raise UsageError("chat: --snips and --as-of need a session to resume (-r, -c, --session or --fork)")
     cwd = _working_folder()
     home = home_folder(options.home)
     loaded = load_settings(cwd, home)
@@ -139,13 +144,16 @@ def _wanted(options: Options) -> StartOptions:
         approval=options.approval,
         name=options.name,
         added=tuple(map(_check_folder, options.add_dir)),
+        read_options=ReadOptions(as_of=options.as_of, snips=options.snips),
     )
+
+
+def _is_resumed(options: Options) -> bool:
+    return options.continues or options.resume is not None or bool(options.session or options.fork)
 
 
 def _session(options: Options, cwd: str) -> str | None:
     """The path of the session to continue; None for a new one."""
-    from sessiontree.cli.sessions import find_session
-
     if options.continues:
         from sessiontree.cli.continue_ import find_to_continue
         from sessiontree.cli.library_options import open_library

@@ -31,6 +31,11 @@ def add_read_options(parser: argparse.ArgumentParser) -> None:
     """Options of commands that read a session of any dialect."""
     add_dialect_option(parser)
     parser.add_argument("--recovered", action="store_true", help="include messages the agent itself would lose")
+    add_client_view_options(parser)
+
+
+def add_client_view_options(parser: argparse.ArgumentParser) -> None:
+    """Options for how the client of a session reads it."""
     parser.add_argument(
         "--as-of",
         choices=("now", "timestamps"),

@@ -23,7 +23,7 @@ from sessiontree.secrets.names import has_secret_name
 from sessiontree.stores.safe_files import open_folder
 
 SECONDS = 30.0
-_MAX_LIMIT = 1_000
+MAX_LIMIT = 1_000
 _MAX_CHARACTERS = 40_000
 
 
@@ -35,18 +35,18 @@ class GrepArguments(Struct, frozen=True, forbid_unknown_fields=True):
     ] = ""
     ignore_case: Annotated[bool, Meta(description="ignore case")] = False
     literal: Annotated[bool, Meta(description="treat the pattern as plain text")] = False
-    limit: Annotated[int, Meta(ge=1, le=_MAX_LIMIT, description="maximum number of lines to return")] = 200
+    limit: Annotated[int, Meta(ge=1, le=MAX_LIMIT, description="maximum number of lines to return")] = 200
 
 
 class GlobArguments(Struct, frozen=True, forbid_unknown_fields=True):
     pattern: Annotated[str, Meta(min_length=1, max_length=500, description="such as `*.py`, `src/**/*.ts`, `{a,b}.md`")]
     path: Annotated[str, Meta(min_length=1, description="folder to search; default: the project")] = "."
-    limit: Annotated[int, Meta(ge=1, le=_MAX_LIMIT, description="maximum number of files to return")] = 200
+    limit: Annotated[int, Meta(ge=1, le=MAX_LIMIT, description="maximum number of files to return")] = 200
 
 
 class ListArguments(Struct, frozen=True, forbid_unknown_fields=True):
     path: Annotated[str, Meta(min_length=1, description="folder to list; default: the project")] = "."
-    limit: Annotated[int, Meta(ge=1, le=_MAX_LIMIT, description="maximum number of names to return")] = 500
+    limit: Annotated[int, Meta(ge=1, le=MAX_LIMIT, description="maximum number of names to return")] = 500
 
 
 class Grep(StructTool[GrepArguments]):
