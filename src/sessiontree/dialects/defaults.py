@@ -33,6 +33,7 @@ from sessiontree.dialects.contract import (
     AS_CLIENT,
     UNCHANGED,
     UPDATE,
+    ClientNotes,
     Columns,
     Envelope,
     Facts,
@@ -85,6 +86,10 @@ class DefaultFacts:
     def git_branch(self) -> str | None:
         entry = self.last_of("worktree")
         return entry.branch if isinstance(entry, Worktree) else None
+
+    @property
+    def client_notes(self) -> ClientNotes:
+        return ClientNotes()
 
     @property
     def session_ids(self) -> list[str]:

@@ -1,8 +1,9 @@
 """Tool calls in a form that providers accept: paired with results, and with valid names and ids.
 
 Every call gets exactly one result, directly after the turn with the call. Calls and results are matched by id alone.
-A result without a call becomes text of the user where it was recorded. Afterwards every id is unique. The results of a turn are in recorded order with the generated ones last, and user
-messages between a call and its result come after the results.
+A result without a call becomes text of the user where it was recorded. Afterwards every id is unique. The results of a
+turn are in recorded order with the generated ones last, and user messages between a call and its result come after the
+results.
 
 Names and ids consist of letters, digits, underscore and hyphen. Valid ones stay unchanged. Others change in the same
 way for a call and its result, and different ones stay different. A change depends on the recorded id alone wherever
