@@ -49,9 +49,7 @@ def test_the_short_id_of_a_session_started_in_the_same_minute_finds_it(
         assert os.path.samefile(sessiontree.open(short, home=str(home / "st")).location, path)
 
 
-def test_the_short_id_tells_sessions_of_different_clients_apart(
-    home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_short_id_tells_sessions_of_different_clients_apart(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from sessiontree.cli import main
 
     ours = sessiontree.create("/p", id="019c2f3a-0001-7000-8000-000000000003", home=str(home / "st"), appear="now")
