@@ -88,3 +88,16 @@ def test_random_uuids_of_entries_are_shortened() -> None:
     assert short_entry_id("4d871814-1234-4abc-8def-000000000001") == "4d871814"
     assert short_entry_id("msg_01A\x1b[31m") == "msg_01A␛[31m"
     assert len(short_entry_id("x" * 1000)) == 40
+
+
+def test_info_names_copies_with_the_same_id_by_their_path(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from sessiontree.cli import main
+
+    folder = home / ".pi" / "agent" / "sessions" / "--p--"
+    first = next(folder.glob("*_fa11.jsonl"))
+    copy = first.with_name("copy_fa11.jsonl")
+    copy.write_bytes(first.read_bytes())
+    main(["info", str(copy), "--json", "--home", str(home / "st")])
+    assert json.loads(capsys.readouterr().out)["shortId"] == str(copy)
+    with Library(str(home / "st")) as library, pytest.raises(AmbiguousError, match="copy_fa11"):
+        library.find("fa11")

@@ -38,7 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: Options) -> None:
     session = open_session(options)
-    facts = {**describe_session(session), "shortId": short_id(session.id, _known_ids(session, options))}
+    known = list(_known_ids(session, options))
+    short = short_id(session.id, known) if known.count(session.id) < 2 else str(session.ref)
+    facts = {**describe_session(session), "shortId": short}
     repository = session.repository if session.ref.home else open_repository(home_folder(options.home))
     own = find_own_tags(repository.documents)(session.id, str(session.ref), session.ref.is_file)
     facts["tags"] = [*dict.fromkeys((*own, *facts["tags"]))]
