@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sessiontree.chat.commands import COMMANDS as CHAT_COMMANDS
 from sessiontree.cli.commands import COMMANDS
 from sessiontree.core.entries import ENTRY_TYPES
 from sessiontree.core.messages import BLOCK_TYPES, MESSAGE_ROLES
@@ -139,3 +140,37 @@ def test_the_glossary_has_at_most_25_words_and_each_once() -> None:
     words = re.findall(r"^\| ([a-z ]+) \|", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
     words.remove("word")
     assert len(words) == len(set(words)) <= 25
+
+
+SEED_ROWS = [
+    [cell.strip() for cell in line.strip("|").split("|")]
+    for line in (ROOT / "docs" / "seeds.md").read_text().splitlines()
+    if re.match(r"\| \d", line)
+]
+
+
+def test_the_page_of_the_seeds_names_modules_and_commands_that_exist() -> None:
+    for number, feature, where, *_ in SEED_ROWS:
+        for name in re.findall(r"`([^`]+)`", where):
+            command = name.removeprefix("sessiontree ")
+            if command != name:
+                assert command in COMMANDS, (number, feature)
+            elif name.startswith("/"):
+                assert name[1:] in CHAT_COMMANDS, (number, feature)
+            else:
+                assert (ROOT / "src" / "sessiontree" / f"{name}.py").is_file(), (number, feature, name)
+        assert "`" in where or where in ("planned: terminal UI", "not applicable"), (number, feature)
+
+
+def test_the_page_of_the_seeds_names_tests_that_exist() -> None:
+    for number, feature, _, test, *_ in SEED_ROWS:
+        for name in re.findall(r"`([^`]+)`", test):
+            file, _, function = name.partition("::")
+            path = ROOT / "tests" / f"{file}.py"
+            assert path.is_file(), (number, feature, file)
+            assert not function or f"def test_{function}(" in path.read_text(), (number, feature, name)
+
+
+def test_the_page_of_the_seeds_lists_every_feature() -> None:
+    assert len(SEED_ROWS) == 352
+    assert all(len(row) == 5 for row in SEED_ROWS)

@@ -11,6 +11,7 @@ import pytest
 import sessiontree
 from sessiontree.errors import AmbiguousError
 from sessiontree.library.library import Library
+from sessiontree.views.text import short_entry_id
 
 
 @pytest.fixture
@@ -46,3 +47,57 @@ def test_the_short_id_of_a_session_started_in_the_same_minute_finds_it(
         main(["info", str(path), "--json", "--home", str(home / "st")])
         short = json.loads(capsys.readouterr().out)["shortId"]
         assert os.path.samefile(sessiontree.open(short, home=str(home / "st")).location, path)
+
+
+def test_the_short_id_tells_sessions_of_different_clients_apart(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from sessiontree.cli import main
+
+    ours = sessiontree.create("/p", id="019c2f3a-0001-7000-8000-000000000003", home=str(home / "st"), appear="now")
+    other = home / ".omp" / "agent" / "sessions" / "--p--" / "x_019c2f3a-0001-7000-8000-000000000004.jsonl"
+    other.parent.mkdir(parents=True)
+    pi = home / ".pi" / "agent" / "sessions" / "--p--"
+    first = pi / "2026-03-01T00-00-00-000Z_019c2f3a-0001-7000-8000-000000000001.jsonl"
+    other.write_text(first.read_text().replace("000000000001", "000000000004").replace('"cwd"', '"title": "t", "cwd"'))
+    found = set()
+    for path in (str(first), str(other), ours.location):
+        main(["info", path, "--json", "--home", str(home / "st")])
+        short = json.loads(capsys.readouterr().out)["shortId"]
+        found.add(short)
+        main(["info", short, "--json", "--home", str(home / "st")])
+        assert os.path.samefile(json.loads(capsys.readouterr().out)["path"], path)
+    assert len(found) == 3
+
+
+def test_printed_ids_of_entries_are_enough_to_find_them(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from sessiontree.cli import main
+
+    session = sessiontree.create("/p", home=str(home / "st"), appear="now")
+    ids = ["entry-000001", "entry-000002", "019c2f3a-0001-7000-8000-000000000001"]
+    parents = [None, "entry-000001", "entry-000001"]
+    for id, parent in zip(ids, parents, strict=True):
+        session.append_entry({"role": "user", "content": "hi"}, id=id, parent=parent)
+    for command in ("tree", "branches"):
+        main([command, session.location])
+        shown = capsys.readouterr().out
+        assert all(id in shown for id in ids[1:])
+    main(["diff", session.location, ids[1], ids[2]])
+    assert ids[0] in capsys.readouterr().out
+
+
+def test_random_uuids_of_entries_are_shortened() -> None:
+    assert short_entry_id("4d871814-1234-4abc-8def-000000000001") == "4d871814"
+    assert short_entry_id("msg_01A\x1b[31m") == "msg_01A␛[31m"
+    assert len(short_entry_id("x" * 1000)) == 40
+
+
+def test_info_names_copies_with_the_same_id_by_their_path(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from sessiontree.cli import main
+
+    folder = home / ".pi" / "agent" / "sessions" / "--p--"
+    first = next(folder.glob("*_fa11.jsonl"))
+    copy = first.with_name("copy_fa11.jsonl")
+    copy.write_bytes(first.read_bytes())
+    main(["info", str(copy), "--json", "--home", str(home / "st")])
+    assert json.loads(capsys.readouterr().out)["shortId"] == str(copy)
+    with Library(str(home / "st")) as library, pytest.raises(AmbiguousError, match="copy_fa11"):
+        library.find("fa11")

@@ -26,7 +26,10 @@ class BranchFacts(Struct, frozen=True):
 
     leaf: str
     name: str | None
-    """Label of its tip, else the last label on the entries that only this branch has."""
+    """Label of its tip, else the last label on the entries that only this branch has.
+
+    A summary that the client wrote for the end of a branch counts as a label.
+    """
     is_active: bool
     ahead: Distance
     """Entries that only this branch has, as in git."""
@@ -45,7 +48,7 @@ def list_branches(session: Reader) -> list[BranchFacts]:
     """List all branches, the active one first, then the newest. The tip of a branch is its last message."""
     ours = history_nodes(session, session.leaf)
     active = tip_of(session, ours)
-    labels = session.labels
+    labels = {**session.client_notes.branch_summaries, **session.labels}
     merges = find_merges(session)
     found: list[BranchFacts] = []
     for end, history in _histories(session, ours).items():

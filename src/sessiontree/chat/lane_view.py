@@ -36,7 +36,7 @@ from sessiontree.explore.state import ExplorationLike
 from sessiontree.explore.worktrees import LaneWorktrees
 from sessiontree.session.session import Session
 from sessiontree.views.listing import amount
-from sessiontree.views.text import clean, one_line
+from sessiontree.views.text import clean, one_line, short_entry_id
 
 _REDRAW_SECONDS = 0.12
 _QUIET_SECONDS = 0.5
@@ -323,7 +323,7 @@ def is_undecided(lanes: Sequence[Lane], result: DecisionResult | None) -> bool:
 def decision_lines(result: DecisionResult, width: int) -> Iterable[str]:
     """The effect of a decision, for the user."""
     lanes = ", ".join(map(str, result.lanes)) or "no lanes"
-    current = "before the first message" if result.leaf is None else one_line(result.leaf)[:8]
+    current = "before the first message" if result.leaf is None else short_entry_id(result.leaf)
     yield f"· {result.verdict}: {lanes} · current entry: {current}"
     if result.files:
         yield f"· files changed in the project: {len(result.files)}"

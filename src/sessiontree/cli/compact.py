@@ -19,7 +19,7 @@ from sessiontree.cli.sessions import open_session, remember_session
 from sessiontree.cli.summaries import add_summary_options, load_session_settings
 from sessiontree.core.messages import Message, message_text
 from sessiontree.errors import UsageError
-from sessiontree.views.text import clean, cut, one_line, plural
+from sessiontree.views.text import clean, cut, one_line, plural, short_entry_id
 
 if TYPE_CHECKING:
     from sessiontree.compaction import Compacted, Undone
@@ -113,7 +113,7 @@ def _render(done: Compacted) -> Iterator[str]:
     yield f"{'summarized':<12}{plural(len(plan.summarized), 'message')}{prefix}"
     if plan.kept:
         first = cut(_preview(plan.kept[0]), max(output.width() - 50, 20))
-        first_id = clean(plan.first_kept or "")[:8]
+        first_id = short_entry_id(plan.first_kept or "")
         yield f"{'kept':<12}{plural(len(plan.kept), 'message')}, from {first_id}: {first}"
     else:
         yield f"{'kept':<12}nothing"

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import itertools
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from sessiontree import plugins
 from sessiontree.cli import output
+from sessiontree.cli.own_tags import find_own_tags
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import add_dialect_option, open_session
 from sessiontree.dialects import DEFAULT_DIALECT
+from sessiontree.dialects.contract import Dialect
 from sessiontree.library import counts
 from sessiontree.library.cache import Cache, cache_path
-from sessiontree.paths import iter_session_files, short_id
-from sessiontree.stores.repositories import home_folder
+from sessiontree.paths import short_id
+from sessiontree.session.client_repository import ClientRepository
+from sessiontree.stores.repositories import home_folder, open_repository
 from sessiontree.views.json import describe_session
-from sessiontree.views.text import one_line, plural
+from sessiontree.views.text import one_line, plural, short_entry_id
 
 if TYPE_CHECKING:
     from sessiontree.session.session import Session
@@ -35,7 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: Options) -> None:
     session = open_session(options)
-    facts = {**describe_session(session), "shortId": short_id(session.id, _known_ids(session, options))}
+    known = list(_known_ids(session, options))
+    short = short_id(session.id, known) if known.count(session.id) < 2 else str(session.ref)
+    facts = {**describe_session(session), "shortId": short}
+    repository = session.repository if session.ref.home else open_repository(home_folder(options.home))
+    own = find_own_tags(repository.documents)(session.id, str(session.ref), session.ref.is_file)
+    facts["tags"] = [*dict.fromkeys((*own, *facts["tags"]))]
     if options.json:
         output.print_json(facts)
     else:
@@ -45,13 +53,13 @@ def run(options: Options) -> None:
 
 
 def _known_ids(session: Session, options: Options) -> Iterator[str]:
-    """Ids among which a prefix is looked up: those of the session's repository and, for a file, of the home folder."""
+    """Ids among which a prefix is looked up: those of the session's repository; for a file, of every client."""
     if session.ref.home:
         return (stat.id for stat in session.repository.iter_stats())
-    own = (id for id, _ in iter_session_files(home_folder(options.home)))
-    if session.dialect.name == DEFAULT_DIALECT:
-        return own
-    return itertools.chain(own, (stat.id for stat in session.repository.iter_stats()))
+    home = open_repository(home_folder(options.home))
+    dialects: list[Dialect] = [plugins.load("dialects", name) for name in plugins.names("dialects")]
+    clients = (ClientRepository(dialect, "", home) for dialect in dialects if dialect.name != DEFAULT_DIALECT)
+    return (stat.id for repository in (home, *clients) for stat in repository.iter_stats())
 
 
 def _update_cache(session: Session) -> None:
@@ -87,6 +95,10 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
         "open calls": ", ".join(call["name"] for call in facts["pendingToolCalls"]),
         "orphans": str(len(facts["orphans"])) if facts["orphans"] else "",
         "labels": ", ".join(facts["labels"].values()),
+        "tags": ", ".join(facts["tags"]),
+        "agent": facts["agentSetting"] or "",
+        "pull request": ", ".join(facts["pullRequests"]),
+        "replaced": plural(facts["contentReplacements"], "tool result") if facts["contentReplacements"] else "",
         "usage": f"{plural(usage['requests'], 'request')}, {usage['input']:,} tokens in, {usage['output']:,} out, "
         f"{usage['cached']:,} cached, cost ${usage['cost']:.4f}",
         "read only": facts["readOnly"] or "",
@@ -94,6 +106,8 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
     for name, value in rows.items():
         if value:
             yield f"{name:12} {one_line(value)}"
+    for leaf, summary in facts["branchSummaries"].items():
+        yield one_line(f"{'summary':12} {short_entry_id(leaf)}: {summary}")
     for problem in facts["problems"]:
         yield one_line(
             f"{'problem':12} line {problem['line']} bytes {problem['start']}-{problem['end']}: "

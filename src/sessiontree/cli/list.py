@@ -21,10 +21,12 @@ from sessiontree.cli.library_options import (
     parse_since,
     requested_project,
 )
+from sessiontree.cli.own_tags import find_own_tags
 from sessiontree.cli.parser import Options
 from sessiontree.errors import UsageError
 from sessiontree.library.threads import ThreadMember, with_subagents
-from sessiontree.views.listing import describe_thread, draw_listing, short_ids, totals
+from sessiontree.stores.repositories import open_repository
+from sessiontree.views.listing import TagsOf, describe_thread, draw_listing, short_ids, totals
 from sessiontree.views.text import plural
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ EXAMPLES = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_filter_options(parser, since="only sessions active since then: 90m, 12h, 7d, 2w, or 2026-11-01")
     parser.add_argument("--named", action="store_true", help="only sessions with a name")
+    parser.add_argument("--tag", metavar="TAG", help="only sessions with this tag")
     parser.add_argument(
         "--sort", choices=("recent", "size", "cost", "messages"), default="recent", help="sort by (default: recent)"
     )
@@ -51,19 +54,25 @@ def run(options: Options) -> int:
     start = time.perf_counter()
     with open_library(options) as library:
         project = requested_project(options)
-        select_sessions, hidden = _select(library, options, project)
+        tags_of = _own_tags(library)
+        select_sessions, hidden = _select(library, options, project, tags_of)
         members = _arrange(library, select_sessions, options)
         if options.json:
-            output.print_json(_to_json(library, members, project, start))
+            output.print_json(_to_json(library, members, project, start, tags_of))
         else:
-            _print(library, members, with_project=options.all)
+            _print(library, members, tags_of, with_project=options.all)
             _print_summary(library, members, hidden, project, start)
             for folder in library.scan.skipped:
                 stderr.print_error(f"incomplete: {folder} cannot be read; check its permissions")
         return stderr.INCOMPLETE if library.scan.skipped else 0
 
 
-def _select(library: Library, options: Options, project: str | None) -> tuple[list[Summary], int]:
+def _own_tags(library: Library) -> TagsOf:
+    find = find_own_tags(open_repository(library.home).documents)
+    return lambda summary: find(summary.id, summary.ref, summary.is_file)
+
+
+def _select(library: Library, options: Options, project: str | None, tags_of: TagsOf) -> tuple[list[Summary], int]:
     """The selected sessions, and how many --limit leaves out."""
     found = library.sessions(
         agent=options.agent,
@@ -72,6 +81,8 @@ def _select(library: Library, options: Options, project: str | None) -> tuple[li
         named=options.named,
         sort=options.sort,
     )
+    if options.tag is not None:
+        found = [summary for summary in found if options.tag in (*tags_of(summary), *summary.tags)]
     if options.limit is None:
         return found, 0
     if options.limit < 0:
@@ -89,11 +100,11 @@ def _arrange(library: Library, sessions: Sequence[Summary], options: Options) ->
     )
 
 
-def _print(library: Library, members: Sequence[ThreadMember], *, with_project: bool) -> None:
+def _print(library: Library, members: Sequence[ThreadMember], tags_of: TagsOf, *, with_project: bool) -> None:
     if not members:
         return
     rows = draw_listing(
-        members, output.width(), time.time(), short_ids(library.everything()), with_project=with_project
+        members, output.width(), time.time(), short_ids(library.everything()), tags_of, with_project=with_project
     )
     output.print_lines([output.dim(next(rows))])
     if not output.use_color():
@@ -120,11 +131,13 @@ def _print_summary(
         stderr.print_line(f"{plural(sessions, 'session')}{more} · {files} · {took:.0f} ms")
 
 
-def _to_json(library: Library, members: Sequence[ThreadMember], project: str | None, start: float) -> dict[str, Any]:
+def _to_json(
+    library: Library, members: Sequence[ThreadMember], project: str | None, start: float, tags_of: TagsOf
+) -> dict[str, Any]:
     scan = library.scan
     return {
         "project": project,
-        "sessions": [describe_thread(member) for member in members],
+        "sessions": [describe_thread(member, tags_of(member.summary)) for member in members],
         "complete": not scan.skipped,
         "skipped": list(scan.skipped),
         "totals": totals([member.summary for member in members]),

@@ -1,4 +1,7 @@
-"""Add tags to a session, or show its tags. Tags are stored by sessiontree; agents' files do not change."""
+"""Add tags to a session, or show its tags. Tags are stored by sessiontree; agents' files do not change.
+
+Tags that the agent itself recorded are shown as well, and can only be removed there.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,8 @@ def run(options: Options) -> None:
         remove=options.tags if options.remove else (),
     )
     tags = plan.do().result if options.tags else plan.expected
+    of_client = session.client_notes.tags
     if options.json:
-        output.print_json(tag_fields(tags))
+        output.print_json({**tag_fields(tags), "clientTags": list(of_client)})
     else:
-        output.print_lines(clean(tag) for tag in tags.tags)
+        output.print_lines(clean(tag) for tag in dict.fromkeys((*tags.tags, *of_client)))

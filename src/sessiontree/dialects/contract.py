@@ -241,6 +241,20 @@ class IndexedLines(Protocol):
         ...
 
 
+class ClientNotes(Struct, frozen=True):
+    """What the client recorded about a session besides the conversation. Only read, never written by us."""
+
+    tags: tuple[str, ...] = ()
+    agent: str | None = None
+    """The agent definition that the session was started with."""
+    pull_requests: tuple[str, ...] = ()
+    """Addresses of pull requests, in the order of their first mention."""
+    branch_summaries: Mapping[str, str] = {}
+    """Summaries of branches by the entry that each branch ended with, where this file has that entry."""
+    replacements: int = 0
+    """Number of tool results for which the client recorded replaced content."""
+
+
 class Facts(Protocol):
     """Facts about a session by the client's own rules. Each is computed when it is asked for."""
 
@@ -261,6 +275,9 @@ class Facts(Protocol):
     def git_branch(self) -> str | None:
         """The git branch the session last worked on, if the file records it."""
         ...
+
+    @property
+    def client_notes(self) -> ClientNotes: ...
 
     @property
     def session_ids(self) -> list[str]:

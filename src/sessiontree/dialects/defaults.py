@@ -33,6 +33,7 @@ from sessiontree.dialects.contract import (
     AS_CLIENT,
     UNCHANGED,
     UPDATE,
+    ClientNotes,
     Columns,
     Envelope,
     Facts,
@@ -67,10 +68,11 @@ class DefaultFacts:
 
     @property
     def title(self) -> str | None:
-        """The last name in file order, on any branch; else the title in the header."""
+        """The last name in file order, on any branch; else the title in the header, or the summary in the settings."""
         entry = self.last_of("session_info")
         name = entry.name if isinstance(entry, SessionInfo) else None
-        return " ".join((name or "").split()) or (self.lines.header.title if self.lines.header else None)
+        title = " ".join((name or "").split()) or (self.lines.header.title if self.lines.header else None)
+        return title or " ".join((self.config.summary or "").split()) or None
 
     @property
     def given_title(self) -> str | None:
@@ -85,6 +87,10 @@ class DefaultFacts:
     def git_branch(self) -> str | None:
         entry = self.last_of("worktree")
         return entry.branch if isinstance(entry, Worktree) else None
+
+    @property
+    def client_notes(self) -> ClientNotes:
+        return ClientNotes()
 
     @property
     def session_ids(self) -> list[str]:

@@ -180,6 +180,7 @@ class _Record(_MessageFields, gc=False):
     customTitle: Raw = _NOTHING  # noqa: N815
     aiTitle: Raw = _NOTHING  # noqa: N815
     agentName: Raw = _NOTHING  # noqa: N815
+    agentSetting: Raw = _NOTHING  # noqa: N815
     name: Raw = _NOTHING
     label: Raw = _NOTHING
     tag: Raw = _NOTHING

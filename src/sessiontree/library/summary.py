@@ -65,6 +65,11 @@ class Summary(Struct, frozen=True, gc=False, array_like=True):
     """Whether `active` is exact; else a later message may be in the part of the file that was not read."""
     is_file: bool = True
     """Whether the session is a file of its own, not one of several in a database or in a repository."""
+    tags: tuple[str, ...] = ()
+    """Tags that its client recorded; our own are in the home folder."""
+    agent_setting: str | None = None
+    """The agent definition that the client started it with."""
+    pull_requests: tuple[str, ...] = ()
     is_line_file: bool = True
     """Whether that file consists of the session's lines, not of a document or compressed data."""
 

@@ -175,6 +175,8 @@ def _keep_head_facts(fresh: Summary, before: Summary, *, has_new_messages: bool,
         last_prompt=cut_at_word(last_prompt or "", MAX_PROMPT) or before.last_prompt,
         git_branch=later.git_branch or before.git_branch,
         model=fresh.model or before.model,
+        agent_setting=fresh.agent_setting or before.agent_setting,
+        pull_requests=tuple(dict.fromkeys((*before.pull_requests, *fresh.pull_requests))),
     )
 
 
@@ -203,7 +205,7 @@ def _summary(
     active: int | None,
     dated: bool,
 ) -> Summary:
-    header = reader.header
+    header, notes = reader.header, reader.client_notes
     messages = [node for node, kind in enumerate(reader.journal.types) if kind == "message"]
     first = first_prompt(reader.journal, messages)
     last = last_prompt(reader.journal, messages) or first
@@ -233,6 +235,9 @@ def _summary(
         git_branch=replace_surrogates(reader.git_branch or "") or None,
         dated=dated,
         is_file=ref.is_file,
+        tags=tuple(map(replace_surrogates, notes.tags)),
+        agent_setting=replace_surrogates(notes.agent or "") or None,
+        pull_requests=tuple(map(replace_surrogates, notes.pull_requests)),
         **_numbers(counted),
     )
 

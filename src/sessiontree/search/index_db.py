@@ -29,7 +29,7 @@ from sessiontree.stores.file_lock import file_lock
 
 T = TypeVar("T")
 
-VERSION = 1
+VERSION = 2
 """Version of the tables and of the tokenizer rules. An index of any other version is rebuilt."""
 
 _BUSY_SECONDS = 30.0

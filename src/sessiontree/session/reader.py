@@ -15,7 +15,7 @@ from sessiontree.core.context import Context, path_messages
 from sessiontree.core.entries import Config, Entry, Fragment, Header, Label, Problem
 from sessiontree.core.messages import LazyMessages, Message, ToolCall, ToolResult, tool_calls
 from sessiontree.core.usage import UsageTotals, total_usage
-from sessiontree.dialects.contract import AS_CLIENT, Dialect, ReadOptions, RelatedFile, is_metadata_id
+from sessiontree.dialects.contract import AS_CLIENT, ClientNotes, Dialect, ReadOptions, RelatedFile, is_metadata_id
 from sessiontree.dialects.defaults import path_of_nodes
 from sessiontree.errors import AmbiguousError, NotFoundError
 from sessiontree.session.journal import Journal
@@ -293,6 +293,12 @@ class Reader:
     def config(self) -> Config:
         with self._mutex:
             return self.dialect.facts(self._journal).config
+
+    @property
+    def client_notes(self) -> ClientNotes:
+        """What the client recorded about the session besides the conversation, such as its tags."""
+        with self._mutex:
+            return self.dialect.facts(self._journal).client_notes
 
     @property
     def git_branch(self) -> str | None:

@@ -10,7 +10,7 @@ from sessiontree.branches.open_files import Writer
 from sessiontree.core.context import milliseconds
 from sessiontree.views.branch_labels import Mark, describe_mark
 from sessiontree.views.listing import age, amount
-from sessiontree.views.text import columns, cut, one_line, pad
+from sessiontree.views.text import columns, cut, one_line, pad, short_entry_id
 
 _HEADINGS = ("", "BRANCH", "NAME", "AHEAD", "BEHIND", "TOKENS", "AGE")
 _MAX_NAME = 32
@@ -56,7 +56,7 @@ def _table(
 def _cells(branch: BranchFacts, mark: Mark | None, longest: int, now: float) -> tuple[str, ...]:
     return (
         "●" if branch.is_active else "○",
-        one_line(branch.leaf)[:8],
+        short_entry_id(branch.leaf),
         cut(_name_cell(branch, mark, longest), _MAX_NAME),
         "" if branch.is_active else _distance(branch.ahead),
         "" if branch.is_active else _distance(branch.behind),
@@ -67,7 +67,7 @@ def _cells(branch: BranchFacts, mark: Mark | None, longest: int, now: float) -> 
 
 def _name_cell(branch: BranchFacts, mark: Mark | None, longest: int) -> str:
     """The name of a branch, or else its mark, and where it was merged."""
-    merged = f" ⇢ {one_line(branch.merged_into[-1])[:8]}" if branch.merged_into else ""
+    merged = f" ⇢ {short_entry_id(branch.merged_into[-1])}" if branch.merged_into else ""
     name = one_line(branch.name or "")
     if not name and mark is not None:
         name = mark.fitting(longest - columns(merged)) or mark.texts[-1]

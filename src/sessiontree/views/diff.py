@@ -11,7 +11,7 @@ from msgspec import Struct
 from sessiontree.branches.diff import Diff, SideFacts
 from sessiontree.branches.file_conflicts import FileConflict
 from sessiontree.views.listing import amount
-from sessiontree.views.text import clean, columns, cut, one_line, pad, plural
+from sessiontree.views.text import clean, columns, cut, one_line, pad, plural, short_entry_id
 
 _NARROWEST = 36
 """Minimum width of a side for side-by-side view."""
@@ -58,13 +58,13 @@ def _heading(found: Diff, width: int) -> Iterator[str]:
         yield "the branches have no entries in common"
     else:
         shared = plural(found.shared, "entry", "entries")
-        yield cut(f"branches diverge after {one_line(found.ancestor)[:8]} ({shared} in common)", width)
+        yield cut(f"branches diverge after {short_entry_id(found.ancestor)} ({shared} in common)", width)
     yield ""
 
 
 def _name(facts: SideFacts) -> str:
     label = f" [{one_line(facts.name)}]" if facts.name else ""
-    return f"{one_line(facts.leaf or '')[:8]}{label}"
+    return f"{short_entry_id(facts.leaf or '')}{label}"
 
 
 def _parts(found: Diff) -> list[_Part]:

@@ -33,7 +33,7 @@ from sessiontree.core.tree import Tree
 from sessiontree.session.session import Session
 from sessiontree.views.branch_labels import Mark, describe_mark
 from sessiontree.views.rails import find_rails, group_lanes
-from sessiontree.views.text import columns, cut, fitted, one_line
+from sessiontree.views.text import columns, cut, fitted, one_line, short_entry_id
 
 _MIN_TEXT = 8
 """Minimum width of the text in a row, however narrow the terminal is."""
@@ -149,12 +149,12 @@ def draw(graph: Graph, width: int, now: datetime | None = None) -> Iterator[str]
             yield ""
         rails = row.text(_dot(node))
         entry = node.entry
-        short = _short(entry.id)
+        short = short_entry_id(entry.id)
         right = f"  {_clock(entry.timestamp, moment)}"
         taken = len(rails) + columns(short) + name_width + 5
         whose = ""
         if node.is_leaf or node.label or node.merged_into or node.mark:
-            merged = "".join(f"  ⇢ {_short(id)}" for id in node.merged_into)
+            merged = "".join(f"  ⇢ {short_entry_id(id)}" for id in node.merged_into)
             called = f"{merged}{f'  [{one_line(node.label)}]' if node.label else ''}"
             right = f"{'  ◀ here' * node.is_leaf}{right}"
             if node.mark is not None:  # it gets the width that the other parts leave
@@ -188,14 +188,8 @@ def _dot(node: Node) -> str:
 
 
 def _came_from(join: MergeRecord) -> str:
-    where = f"{_short(join.session)}:" if join.session else ""
-    return f"⇠ {where}{_short(join.entry)}  "
-
-
-def _short(id: str) -> str:
-    """The first characters of an id, sanitized because it comes from the file."""
-    beginning = id[:8]
-    return beginning if beginning.isascii() and beginning.isalnum() else one_line(beginning)
+    where = f"{short_entry_id(join.session)}:" if join.session else ""
+    return f"⇠ {where}{short_entry_id(join.entry)}  "
 
 
 def gist(entry: Entry, room: int | None = None) -> str:

@@ -112,7 +112,7 @@ def describe_fragment(fragment: Fragment) -> dict[str, Any]:
 def describe_session(session: Session) -> dict[str, Any]:
     """The facts that `info` prints."""
     header = session.header
-    origin = header.forked_from
+    origin, notes = header.forked_from, session.client_notes
     return {
         "id": session.id,
         "name": session.name,
@@ -131,6 +131,11 @@ def describe_session(session: Session) -> dict[str, Any]:
         "compactions": session.count("compaction"),
         "branches": count_tips(session),
         "labels": session.labels,
+        "tags": list(notes.tags),
+        "agentSetting": notes.agent,
+        "pullRequests": list(notes.pull_requests),
+        "branchSummaries": dict(notes.branch_summaries),
+        "contentReplacements": notes.replacements,
         "config": msgspec.to_builtins(session.config),
         "usage": msgspec.to_builtins(session.usage()),
         "orphans": session.orphans(),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
@@ -19,6 +19,8 @@ from sessiontree.views.text import columns, cut, fitted, one_line, pad
 
 MARKS = {"ok": " ", "damaged": "!", "empty": "-", "draft": "?"}
 """Prefix of a title."""
+
+TagsOf: TypeAlias = Callable[[Summary], Sequence[str]]
 
 _GAP = "  "
 _MIN_TITLE, _MAX_TITLE, _MAX_WORD = 28, 90, 20
@@ -55,7 +57,7 @@ def amount(number: float) -> str:
     return f"{shown:.1f}{unit}" if shown < 9.95 else f"{shown:.0f}{unit}"
 
 
-def listing_columns(now: float, ids: dict[str, str], *, with_project: bool) -> list[Column]:
+def listing_columns(now: float, ids: dict[str, str], tags_of: TagsOf, *, with_project: bool) -> list[Column]:
     """The columns after the title, in order."""
 
     def counted(summary: Summary, number: float) -> str:
@@ -77,6 +79,7 @@ def listing_columns(now: float, ids: dict[str, str], *, with_project: bool) -> l
             6,
             right=True,
         ),
+        Column("tags", lambda summary: word(", ".join(dict.fromkeys((*tags_of(summary), *summary.tags)))), 7),
         Column("id", lambda summary: _clean(ids.get(summary.ref, summary.id)), 2),
     ]
     if with_project:
@@ -85,12 +88,19 @@ def listing_columns(now: float, ids: dict[str, str], *, with_project: bool) -> l
 
 
 def draw_listing(
-    threads: Sequence[ThreadMember], width: int, now: float, ids: dict[str, str], *, with_project: bool
+    threads: Sequence[ThreadMember],
+    width: int,
+    now: float,
+    ids: dict[str, str],
+    tags_of: TagsOf = lambda _: (),
+    *,
+    with_project: bool,
 ) -> Iterator[str]:
-    """Render the table with its headings."""
+    """Render the table with its headings. `tags_of` returns our own tags of a session."""
     titles = [_title(member) for member in threads]
     longest = _longest(titles)
-    kept = _fitting(threads, min(longest, _MIN_TITLE), width, listing_columns(now, ids, with_project=with_project))
+    available = listing_columns(now, ids, tags_of, with_project=with_project)
+    kept = _fitting(threads, min(longest, _MIN_TITLE), width, available)
     room = width - sum(len(_GAP) + cells.width for cells in kept)
     room = max(min(room, longest, _MAX_TITLE), 5)
     shown = [[fitted("  title", room), *map(fitted, titles, repeat(room))]]
@@ -185,8 +195,8 @@ def _shared(first: str, other: str) -> int:
     return next((at for at in range(shorter) if first[at] != other[at]), shorter)
 
 
-def describe_summary(summary: Summary) -> dict[str, Any]:
-    """A session as JSON: the fields of `Summary` in camel case, times in ISO format."""
+def describe_summary(summary: Summary, own_tags: Sequence[str] = ()) -> dict[str, Any]:
+    """A session as JSON: the fields of `Summary` in camel case, times in ISO format; our own tags first."""
     return {
         "path": summary.ref,
         "agent": summary.agent,
@@ -210,6 +220,9 @@ def describe_summary(summary: Summary) -> dict[str, Any]:
         "firstPrompt": summary.first_prompt,
         "lastPrompt": summary.last_prompt,
         "gitBranch": summary.git_branch,
+        "tags": list(dict.fromkeys((*own_tags, *summary.tags))),
+        "agentSetting": summary.agent_setting,
+        "pullRequests": list(summary.pull_requests),
     }
 
 
@@ -241,6 +254,6 @@ def totals(sessions: Sequence[Summary]) -> dict[str, Any]:
     }
 
 
-def describe_thread(member: ThreadMember) -> dict[str, Any]:
+def describe_thread(member: ThreadMember, own_tags: Sequence[str] = ()) -> dict[str, Any]:
     """A session with its depth and relation (`fork`, `copy`, `subagent` or None) in a thread."""
-    return {**describe_summary(member.summary), "depth": member.depth, "relation": member.relation or None}
+    return {**describe_summary(member.summary, own_tags), "depth": member.depth, "relation": member.relation or None}

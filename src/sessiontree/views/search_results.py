@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from sessiontree.library.summary import Summary
 from sessiontree.search import Hit, Part
 from sessiontree.views.listing import age, iso
-from sessiontree.views.text import clean, columns, cut, one_line
+from sessiontree.views.text import clean, columns, cut, one_line, short_entry_id
 
 Mark = Callable[[str], str]
 """Highlights a sanitized text."""
@@ -22,7 +21,6 @@ BRANCHES = {"active": "", "abandoned": "on an abandoned branch", "compacted": "b
 _KINDS = {"input": "call", "output": "result"}
 _SEPARATOR = " · "
 _WIDEST_PROJECT, _NARROWEST_TITLE, _NARROWEST_PLACE = 24, 16, 12
-_uuid = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
 def grouped(hits: Sequence[Hit]) -> Iterator[tuple[Summary, list[Hit]]]:
@@ -52,7 +50,7 @@ def draw_place(hit: Hit, now: float, width: int = 100) -> tuple[str, str]:
     """
     kind = _KINDS.get(hit.kind, hit.kind)
     tool = f" of {one_line(hit.tool)}" if hit.tool and hit.kind in _KINDS else ""
-    facts = [kind + tool, short_id(one_line(hit.entry)), position(hit), age(hit.time, now)]
+    facts = [kind + tool, short_entry_id(hit.entry), position(hit), age(hit.time, now)]
     partial = "only some of the words" if hit.is_partial else ""
     remarks = [BRANCHES[hit.branch], "failed" if hit.is_error else "", partial]
     notes = cut(_joined(remarks), max(width - _NARROWEST_PLACE, 8))
@@ -62,11 +60,6 @@ def draw_place(hit: Hit, now: float, width: int = 100) -> tuple[str, str]:
 
 def _joined(facts: Iterable[str]) -> str:
     return _SEPARATOR.join(filter(None, facts))
-
-
-def short_id(id: str) -> str:
-    """The first characters of a UUID, enough to name an entry; other ids unchanged."""
-    return id[:8] if _uuid.fullmatch(id) else id
 
 
 def position(hit: Hit) -> str:

@@ -18,7 +18,7 @@ from sessiontree.explore.branch_labels import find_branch_marks, find_marks
 from sessiontree.views.branches import draw_branches
 from sessiontree.views.diff import draw_diff
 from sessiontree.views.graph import build_graph, draw, gist
-from sessiontree.views.text import clean, one_line, plural
+from sessiontree.views.text import one_line, plural, short_entry_id
 
 if TYPE_CHECKING:
     from sessiontree.agent.controller import Selected
@@ -67,7 +67,7 @@ async def _choose_node(chat: Conversation) -> str | None:
 
 
 def current_entry(leaf: str | None) -> str:
-    return "before the first message" if leaf is None else f"at {clean(leaf)[:8]}"
+    return "before the first message" if leaf is None else f"at {short_entry_id(leaf)}"
 
 
 async def branch(chat: Conversation, rest: str) -> None:
@@ -97,7 +97,7 @@ async def _choose_branch(chat: Conversation, question: str) -> str | None:
     entries = session.entries([branch.leaf for branch in others])
     marks = {leaf: mark.texts[0] for leaf, mark in find_branch_marks(session, others).items()}
     rows = [
-        f"{clean(branch.leaf)[:8]}  {one_line(branch.name or '') or marks.get(branch.leaf, '')}  {gist(entry)}"
+        f"{short_entry_id(branch.leaf)}  {one_line(branch.name or '') or marks.get(branch.leaf, '')}  {gist(entry)}"
         for branch, entry in zip(others, entries, strict=True)
     ]
     chosen = await choose(chat.screen, chat.reader, rows, question)
@@ -126,7 +126,7 @@ async def merge_in(chat: Conversation, rest: str) -> None:
     if done.nothing is not None or done.entry is None:
         chat.screen.line(f"· {one_line(done.nothing or 'nothing to merge')}", DIM)
         return
-    chat.screen.line(f"· summarized {plural(done.messages, 'message')} at {clean(done.entry)[:8]}", DIM)
+    chat.screen.line(f"· summarized {plural(done.messages, 'message')} at {short_entry_id(done.entry)}", DIM)
     chat.screen.lines((f"· conflict: {one_line(conflict.text)}" for conflict in done.conflicts), RED)
     chat.screen.lines((f"· {one_line(note)}" for note in done.notes), RED)
 
@@ -147,7 +147,7 @@ async def label(chat: Conversation, rest: str) -> None:
     controller = chat.controller
     if not rest:
         labels = controller.session.labels.items()
-        chat.screen.lines(f"{clean(id)[:8]}  {one_line(label)}" for id, label in labels)
+        chat.screen.lines(f"{short_entry_id(id)}  {one_line(label)}" for id, label in labels)
         return
     text, _, entry = rest.rpartition("@") if " @" in rest else (rest, "", "")
     await controller.label(text.strip() or None, entry or None)

@@ -14,6 +14,7 @@ from sessiontree.dialects.claude.chain import Chain
 from sessiontree.dialects.client import Client
 from sessiontree.dialects.contract import (
     CANONICAL_MARKS,
+    ClientNotes,
     Columns,
     Envelope,
     Facts,
@@ -147,6 +148,10 @@ class _ClaudeFacts(DefaultFacts):
     @property
     def git_branch(self) -> str | None:
         return header.find_git_branch(self.lines)
+
+    @property
+    def client_notes(self) -> ClientNotes:
+        return header.find_client_notes(self.lines)
 
     @property
     def related_files(self) -> list[RelatedFile]:

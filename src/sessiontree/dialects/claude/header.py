@@ -19,7 +19,7 @@ from sessiontree.dialects.claude.records import (
     string_in,
     timestamp_in,
 )
-from sessiontree.dialects.contract import CERTAIN, IndexedLines
+from sessiontree.dialects.contract import CERTAIN, ClientNotes, IndexedLines
 from sessiontree.dialects.defaults import head_records
 
 SURE, LIKELY, UNSURE = 60, 40, 20
@@ -31,8 +31,8 @@ _TITLE_FIELDS = (
     ("custom-title", "customTitle"),
     ("ai-title", "aiTitle"),
     ("last-prompt", "lastPrompt"),
-    ("summary", "summary"),
 )
+_NOTE_TYPES = frozenset({"agent-setting", "content-replacement", "pr-link", "summary", "tag"})
 _MAX_TITLE = 200
 _COMMAND = r"<command-name>(.*?)</command-name>"
 # Texts that the client does not use as a first prompt: command output, hooks, timers, interruptions, editor context.
@@ -167,6 +167,42 @@ def _parse_git_branch(raw: bytes) -> str | None:
     return string_in(parse_object(raw), "gitBranch")
 
 
+# Notes of the client about the session
+
+
+def find_client_notes(lines: IndexedLines) -> ClientNotes:
+    """Collect tag, agent, pull requests, summaries of branches and replaced results from the metadata lines."""
+    if _NOTE_TYPES.isdisjoint(lines.types):
+        return ClientNotes()
+    nodes = [node for node, kind in enumerate(lines.types) if kind in _NOTE_TYPES]
+    tag, agent, replaced = "", None, 0
+    links: dict[str, None] = {}
+    summaries: dict[str, str] = {}
+    for line in lines.fields(nodes):
+        match line.get("type"):
+            case "tag":  # the last one counts, and an empty one removes it
+                tag = _line_text(line, "tag")
+            case "agent-setting":
+                agent = _line_text(line, "agentSetting") or None
+            case "pr-link":
+                links[_line_text(line, "prUrl") or f"#{line.get('prNumber', '?')}"] = None
+            case "summary":
+                leaf, summary = string_in(line, "leafUuid"), _line_text(line, "summary")
+                if summary and leaf is not None and leaf in lines.tree.node_of:
+                    summaries.pop(leaf, None)  # the newest last
+                    summaries[leaf] = summary
+            case "content-replacement":
+                replacements = line.get("replacements")
+                replaced += len(replacements) if isinstance(replacements, list) else 0
+            case _:
+                pass
+    return ClientNotes((tag,) if tag else (), agent, tuple(links), summaries, replaced)
+
+
+def _line_text(line: Fields, key: str) -> str:
+    return " ".join((string_in(line, key) or "").split())
+
+
 # Titles
 
 
@@ -180,7 +216,14 @@ def find_title(lines: IndexedLines) -> str | None:
         title = _last_value(lines, kind, key)
         if title:
             return _shorten(title)
-    return _first_prompt(lines)
+    summary = _title_from_summaries(lines)
+    return _shorten(summary) if summary else _first_prompt(lines)
+
+
+def _title_from_summaries(lines: IndexedLines) -> str | None:
+    """Return the last summary of a branch in this file, else the last one; a copied file has those of other files."""
+    own = find_client_notes(lines).branch_summaries
+    return next(reversed([*own.values()]), None) or _last_value(lines, "summary", "summary")
 
 
 def find_given_title(lines: IndexedLines) -> str | None:
@@ -194,7 +237,7 @@ def _last_value(lines: IndexedLines, kind: str, key: str) -> str | None:
     for node in range(len(lines.types) - 1, -1, -1):
         if lines.types[node] == kind:
             (line,) = lines.fields([node])
-            found = " ".join((string_in(line, key) or "").split())
+            found = _line_text(line, key)
             if found:
                 return found
     return None

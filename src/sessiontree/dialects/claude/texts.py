@@ -23,7 +23,7 @@ def _read_title(line: TextLine, texts: list[Text]) -> None:
 
 
 def _read_tag(line: TextLine, texts: list[Text]) -> None:
-    for raw in (line.tag, line.prUrl):
+    for raw in (line.tag, line.prUrl, line.agentSetting):
         add_text(texts, "label", "", bytes(raw))
 
 
@@ -43,6 +43,7 @@ class ClaudeTexts(TextReader):
     readers: ClassVar = {
         **TextReader.readers,
         "agent-name": _read_title,
+        "agent-setting": _read_tag,
         "ai-title": _read_title,
         "attachment": _read_attachment,
         "custom-title": _read_title,
