@@ -522,7 +522,14 @@ class Controller:
 
     def tool_context(self, update: Callable[[str], None] | None = None) -> ToolContext:
         outputs = spill_target(self.session)
-        return ToolContext(self.workspace, self._environment, outputs=outputs, mask=self._mask, update=update)
+        return ToolContext(
+            self.workspace,
+            self._environment,
+            outputs=outputs,
+            mask=self._mask,
+            update=update,
+            sandbox=self.settings.sandbox,
+        )
 
     def _save_pastes(self, prompt: str) -> None:
         if self._pastes.used_in(prompt):

@@ -167,7 +167,7 @@ class LaneRunner:
         readable = (outputs,) if isinstance(outputs, str) else ()
         unguarded = (lane.worktree.path,) if lane.worktree is not None else ()
         workspace = Workspace(exploration.folder(lane), guarded=(home(),), readable=readable, unguarded=unguarded)
-        return ToolContext(workspace, outputs=outputs)
+        return ToolContext(workspace, outputs=outputs, sandbox=exploration.options.settings.sandbox)
 
     def _pending_decision(self) -> PendingDecision | None:
         """What happens to calls without a result. Sub-agents continue: that repeats nothing."""
