@@ -149,7 +149,7 @@ def test_inside_the_sandbox_nothing_is_written_started_or_reached(
             "connect": f"exec 3<>/dev/tcp/127.0.0.1/{port} && echo done",
         }
         version = landlock_version()
-        expected = {name: version == 0 for name in attempts}
+        expected = dict.fromkeys(attempts, version == 0)
         expected["truncate"], expected["connect"] = version < 3, version < 4
         if version == 0:
             with pytest.raises(Exception, match="sandbox"):

@@ -90,7 +90,7 @@ def test_the_environment_alone_lets_git_run_nothing(way: str, place: Workplace, 
 def test_files_that_look_like_a_repository_are_not_one(key: str, place: Workplace, trap: Trap) -> None:
     section, _, name = key.rpartition(".")
     header = section.replace(".", ' "', 1) + '"' if "." in section else section
-    settings = f"[core]\n\tbare = false\n\tworktree = .\n[{header}]\n\t{name} = {trap.program}\n[log]\n\tshowSignature = true\n"
+    settings = f"[core]\n\tbare = false\n\tworktree = .\n[{header}]\n\t{name} = {trap.program}\n"
     files = {"HEAD": "ref: refs/heads/main\n", "config": settings, "objects/x": "", "refs/heads/main": "0" * 40 + "\n"}
     for path, content in files.items():
         assert not place.call("write", path=path, content=content).is_error

@@ -23,9 +23,11 @@ _USAGE_ERROR = 129
 
 # Variables of the caller that git keeps: where the user's settings are, and where repositories are searched for. All
 # others are dropped: they name programs, or another repository, as in a hook.
+_KEPT_PREFIXES = ("GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_")
 _KEPT_VARIABLES = frozenset(
     {
         "GIT_CEILING_DIRECTORIES",
+        "GIT_CONFIG_COUNT",
         "GIT_CONFIG_GLOBAL",
         "GIT_CONFIG_NOSYSTEM",
         "GIT_CONFIG_SYSTEM",
@@ -186,10 +188,8 @@ def _without_git(base: Mapping[str, str]) -> dict[str, str]:
     kept = {
         name: value
         for name, value in base.items()
-        # GIT_CONFIG_KEY_0 and so on: settings that the user gave by variables.
-        if not name.startswith("GIT_") or name in _KEPT_VARIABLES or name.startswith("GIT_CONFIG_KEY_")
-        or name.startswith("GIT_CONFIG_VALUE_") or name == "GIT_CONFIG_COUNT"
-    }  # fmt: skip
+        if not name.startswith("GIT_") or name in _KEPT_VARIABLES or name.startswith(_KEPT_PREFIXES)
+    }
     # A relative folder on the PATH is one of the repository when git is started in it.
     path = [entry for entry in kept.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(entry)]
     return {**kept, **_VARIABLES, "PATH": os.pathsep.join(path)}

@@ -45,6 +45,7 @@ from sessiontree.session.reader import CURRENT, Current, Reader
 from sessiontree.stores.contract import BlobStore, SessionRef, SessionRepository, SessionStore, read_bytes
 from sessiontree.stores.memory import MemoryStore
 
+_APPROVALS = ("approval_mode", "approval_tools")
 _EXCLUSIVE_ATTEMPTS = 20
 """Maximum number of attempts while other writers are excluded: programs that take no lock may still append."""
 
@@ -124,6 +125,8 @@ class Session(Reader):
         self._unsynced = False
         self._failed: _FailedWrite | None = None
         self._writable_header: Header | None = None
+        self.granted = Config()
+        """Approvals that this process has set. The file's own may come from another person, and grant nothing."""
         self._needs_encoder = not journal.dialect.traits.one_line_per_entry
         self._leaf: str | Current | None = self._stored_leaf() if self._is_read else CURRENT
         """This object's own leaf; CURRENT until it is first needed, because finding it requires reading the file."""
@@ -283,6 +286,8 @@ class Session(Reader):
         except (TypeError, msgspec.ValidationError) as error:
             raise InvalidEntryError(f"not a session setting: {error}") from None
         self._append_metadata("config", {"config": msgspec.to_builtins(config)})
+        granted = {name: getattr(config, name) for name in _APPROVALS if name in changes}
+        self.granted = msgspec.structs.replace(self.granted, **granted)
         return config
 
     def _append_metadata(self, kind: str, fields: dict[str, Any]) -> None:

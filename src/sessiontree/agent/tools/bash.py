@@ -20,13 +20,13 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from sessiontree.agent.process import HEAD, TAIL, CommandResult, run_command
+from sessiontree.agent.sandbox import Sandbox, is_available, without_folders
 from sessiontree.agent.tools.base import ArgumentsError, Plan, StructTool, ToolContext, ToolOutput
 from sessiontree.agent.workspace import ResolvedPath, Workspace
-from sessiontree.agent.sandbox import Sandbox, is_available, without_folders
 from sessiontree.errors import PathError, StoreError
 from sessiontree.git import command as git
-from sessiontree.secrets.names import has_secret_name
 from sessiontree.secrets.environment import without_secrets
+from sessiontree.secrets.names import has_secret_name
 
 SECONDS = 120.0
 MAX_SECONDS = 3_600.0
@@ -56,7 +56,9 @@ class Bash(StructTool[BashArguments]):
         return Plan(command, changes, reads=reads or (), command=command)
 
     async def carry_out(self, arguments: BashArguments, context: ToolContext) -> ToolOutput:
-        plan = context.approved or await asyncio.to_thread(self.prepare, arguments, context)
+        plan = context.approved
+        if plan is None:
+            plan = await asyncio.to_thread(self.prepare, arguments, context)
         command, sandbox = _check(arguments.command), None
         environment: Mapping[str, str] = without_secrets(context.environment, context.allowed_secrets)
         if plan.changes == "nothing":
