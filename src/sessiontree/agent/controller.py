@@ -235,12 +235,12 @@ class Controller:
 
     async def _use(self, session: Session, text: str | None = None) -> None:
         """Make another session the current one. The user is asked about settings that only its file contains."""
+        outputs = spill_target(session)
         old, self._session = self._session, session
         if old is not None and old.id == session.id:
             session.granted = old.granted  # the same session, whose file was rewritten
         await self._ask_about_approvals(session)
         fresh = await in_thread(self._describe, session)
-        outputs = spill_target(session)
         readable = (outputs,) if isinstance(outputs, str) else ()
         self.workspace = Workspace(self.cwd, self.workspace.added, guarded=(self.home,), readable=readable)
         self._pastes = Pastes(session.config)

@@ -390,6 +390,8 @@ class _SpillFile:
 
     def __init__(self, folder: str, name: str) -> None:
         make_folder(folder)
+        if os.path.islink(folder) or os.path.islink(os.path.dirname(folder)):
+            raise OSError(f"{folder}: a symbolic link, which is not followed")
         safe = re.sub(r"[^A-Za-z0-9_-]", "", name)[:40] or "output"
         self.location: str | None = os.path.join(folder, f"{safe}-{os.urandom(4).hex()}.txt")
         self._fd = os.open(self.location, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

@@ -9,7 +9,7 @@ from msgspec import Struct
 from sessiontree.core.ids import timestamp
 from sessiontree.errors import NotFoundError, StoreError, UsageError
 from sessiontree.git import command
-from sessiontree.git.restore_files import RestoredFiles, find_conflicts, restore_files
+from sessiontree.git.restore_files import RestoredFiles, find_changes, find_conflicts, restore_files
 from sessiontree.git.snapshot import Snapshot
 from sessiontree.stores.contract import BlobStore
 from sessiontree.stores.os_calls import OS_CALLS, OsCalls
@@ -46,6 +46,8 @@ class WorktreePlan(Struct, frozen=True):
     files: Snapshot | None = None
     conflicts: tuple[str, ...] = ()
     """Files of an existing worktree with changes that are neither saved nor committed."""
+    changes: tuple[str, ...] = ()
+    """Files of an existing worktree that would be written or removed, also those that are committed."""
     notes: tuple[str, ...] = ()
 
 
@@ -174,7 +176,8 @@ def _plan_existing(worktree: WorktreeState, files: Snapshot | None) -> WorktreeP
             f"run `git switch --detach {files.head[:12]}` there, or use --no-files"
         )
         return WorktreePlan(worktree, missing=(missing,), exists=True, files=files)
-    return WorktreePlan(worktree, exists=True, files=files, conflicts=tuple(find_conflicts(worktree.path, files)))
+    conflicts, changes = find_conflicts(worktree.path, files), find_changes(worktree.path, files)
+    return WorktreePlan(worktree, exists=True, files=files, conflicts=tuple(conflicts), changes=tuple(changes))
 
 
 def restore_worktree(
