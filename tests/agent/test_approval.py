@@ -132,6 +132,7 @@ NOT_READING = [
 
 @pytest.mark.parametrize("command", READING)
 def test_plainly_read_only_commands_are_recognized(command: str, tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
     assert find_read_paths(command, Workspace(tmp_path)) is not None
 
 
@@ -141,7 +142,7 @@ def test_every_other_command_needs_approval(command: str, tmp_path: Path) -> Non
 
 
 def test_a_read_only_command_lists_paths_outside(tmp_path: Path) -> None:
-    (tmp_path / "project").mkdir()
+    subprocess.run(["git", "init", "-q", tmp_path / "project"], check=True)
     (tmp_path / "project" / "link").symlink_to("/etc/passwd")
     workspace = Workspace(tmp_path / "project")
     for command in ("cat ../x", "cat /etc/passwd", "cat link", "git log ../..", "ls .."):
@@ -153,7 +154,7 @@ def test_a_read_only_command_lists_paths_outside(tmp_path: Path) -> None:
 def test_git_needs_approval_if_the_repository_makes_it_run_programs(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     assert find_read_paths("git status", Workspace(tmp_path)) is not None
-    for setting in ("core.fsmonitor", "filter.x.clean", "diff.external", "include.path"):
+    for setting in ("core.fsmonitor", "filter.x.clean", "diff.external", "gpg.ssh.program"):
         subprocess.run(["git", "-C", tmp_path, "config", setting, "evil"], check=True)
         assert find_read_paths("git status", Workspace(tmp_path)) is None
         subprocess.run(["git", "-C", tmp_path, "config", "--unset", setting], check=True)

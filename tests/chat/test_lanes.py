@@ -19,7 +19,7 @@ from sessiontree.explore.state import find_exploration
 from sessiontree.views.text import columns
 from tests.chat.terminals import Terminal, call, scripted, turn
 from tests.explore.programs import Repository
-from tests.explore.repos import git
+from tests.explore.repos import git, user_filter
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def widest(lines: list[str]) -> int:
 def test_slow_creation_of_worktrees_is_reported_and_ctrl_c_stops_it(place: Repository, command: str) -> None:
     (place.project / ".gitattributes").write_text("*.slow filter=slow\n")
     (place.project / "x.slow").write_text("x\n")
-    git(place.project, "config", "filter.slow.smudge", "sleep 3; cat")
+    place.environment["GIT_CONFIG_GLOBAL"] = user_filter(place.home / "git-settings", "slow", "sleep 3; cat")
     model = scripted(place, turn("Done.", repeat=True))
     if command == "chat":
         terminal = Terminal(place, ["--session", place.location, "--model", model])

@@ -15,6 +15,14 @@ def git(folder: Path, *arguments: str) -> str:
     return done.stdout.rstrip("\n")
 
 
+def user_filter(settings: Path, name: str, smudge: str) -> str:
+    """Define a filter in a file of the user's own settings, for GIT_CONFIG_GLOBAL; a repository's own do not run."""
+    settings.write_text("")
+    for key, value in (("clean", "cat"), ("smudge", smudge), ("required", "true")):
+        subprocess.run(["git", "config", "--file", settings, f"filter.{name}.{key}", value], check=True)
+    return str(settings)
+
+
 def make_repository(folder: Path) -> Path:
     """A repository with two commits."""
     folder.mkdir(parents=True)

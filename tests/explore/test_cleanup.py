@@ -16,7 +16,7 @@ from sessiontree.explore.state import find_exploration
 from tests.agent.builders import kill_all_of
 from tests.chat.terminals import SECONDS, Terminal, call, scripted, turn, wait_until
 from tests.explore.programs import Repository, explore_words
-from tests.explore.repos import git
+from tests.explore.repos import git, user_filter
 
 DEMO = ("count", "--model", "demo", "--n", "2")
 
@@ -271,7 +271,9 @@ def kill_while_copying(place: Repository, number: int, *arguments: str) -> None:
     """Start an exploration, and kill it while the worktree of the lane with this number is created."""
     (place.project / ".gitattributes").write_text("*.slow filter=slow\n")
     (place.project / "x.slow").write_text("x\n")
-    git(place.project, "config", "filter.slow.smudge", f"case $PWD in */{number}) sleep 60;; esac; cat")
+    place.environment["GIT_CONFIG_GLOBAL"] = user_filter(
+        place.home / "git-settings", "slow", f"case $PWD in */{number}) sleep 60;; esac; cat"
+    )
     child = start(place, *DEMO, *arguments)
     deadline = time.monotonic() + SECONDS
     while not list((place.home / "explore").glob(f"*/*/{number}/.git")):
@@ -279,7 +281,7 @@ def kill_while_copying(place: Repository, number: int, *arguments: str) -> None:
         time.sleep(0.02)
     kill_all_of(child.pid)
     child.communicate()
-    git(place.project, "config", "filter.slow.smudge", "cat")
+    user_filter(place.home / "git-settings", "slow", "cat")
 
 
 def test_purging_a_session_removes_an_incomplete_worktree(place: Repository) -> None:

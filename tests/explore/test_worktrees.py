@@ -17,7 +17,7 @@ from sessiontree.errors import SessionTreeError, StoreError, UsageError
 from sessiontree.explore.records import Worktree
 from sessiontree.explore.worktrees import LaneWorktrees
 from tests.agent.builders import kill_all_of
-from tests.explore.repos import contents, git, make_repository, seen_by_user, work_in
+from tests.explore.repos import contents, git, make_repository, seen_by_user, user_filter, work_in
 
 RUN = "0123abcd"
 
@@ -237,12 +237,12 @@ LaneWorktrees(*sys.argv[1:4]).make("0123abcd", 1)
 
 @pytest.mark.parametrize("seconds", [0.0, 0.1, 0.3, 0.6, 1.0])
 def test_an_incomplete_worktree_of_a_killed_process_is_created_again(
-    tmp_path: Path, project: Path, worktrees: LaneWorktrees, seconds: float
+    tmp_path: Path, project: Path, worktrees: LaneWorktrees, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (project / ".gitattributes").write_text("*.slow filter=slow\n")
     for number in range(8):
         (project / f"{number}.slow").write_text(f"{number}\n")
-    git(project, "config", "filter.slow.smudge", "sleep 0.2; cat")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", user_filter(tmp_path / "settings", "slow", "sleep 0.2; cat"))
     child = subprocess.Popen(
         [sys.executable, "-c", _MAKE, str(tmp_path / "home"), "session-1", str(project)], start_new_session=True
     )
@@ -252,7 +252,7 @@ def test_an_incomplete_worktree_of_a_killed_process_is_created_again(
     time.sleep(seconds)
     kill_all_of(child.pid)
     child.wait()
-    git(project, "config", "filter.slow.smudge", "cat")
+    user_filter(tmp_path / "settings", "slow", "cat")
     assert len(worktrees.find_orphans([])) == 1
     worktree = worktrees.make(RUN, 1)
     assert contents(Path(worktree.path)) == contents(project)
@@ -424,7 +424,9 @@ def test_several_worktrees_are_applied_together_or_not_at_all(project: Path, wor
     assert (project / "a.txt").read_text() == lines.replace("one\n", "ONE\n").replace("nine\n", "NINE\n")
 
 
-def test_a_failed_write_leaves_the_project_unchanged(project: Path, worktrees: LaneWorktrees) -> None:
+def test_a_failed_write_leaves_the_project_unchanged(
+    tmp_path: Path, project: Path, worktrees: LaneWorktrees, monkeypatch: pytest.MonkeyPatch
+) -> None:
     worktree = worktrees.make(RUN, 1)
     (Path(worktree.path) / "a.txt").write_text("by the lane\n")
     (Path(worktree.path) / "z.slow").write_text("by the lane\n")
@@ -432,8 +434,7 @@ def test_a_failed_write_leaves_the_project_unchanged(project: Path, worktrees: L
     before = contents(project)
     worktrees.remove(worktree)
     (project / ".git" / "info" / "attributes").write_text("*.slow filter=broken\n")
-    git(project, "config", "filter.broken.smudge", "false")
-    git(project, "config", "filter.broken.required", "true")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", user_filter(tmp_path / "settings", "broken", "false"))
     with pytest.raises(SessionTreeError, match="as they were"):
         worktrees.apply(worktree)
     assert contents(project) == before

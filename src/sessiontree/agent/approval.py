@@ -8,8 +8,9 @@
 | anything outside the project and the added folders | always asks | always asks | allowed |
 | changing git's own files, keys or our home folder; reading secrets | always asks | always asks | allowed |
 
-The mode and the approved tools are settings of the session, so they apply again when it is resumed. This includes
-sessions received from others: front ends show `restored` before they continue.
+The mode and the approved tools are recorded in the session. A session file may come from another person, so what it
+contains grants nothing by itself. What counts is what this process was given: by the user's answers, by options, or by
+`accept`, after a front end has shown `claimed` and asked.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from msgspec import Struct
 
 from sessiontree.agent.text_files import render_diff
 from sessiontree.agent.tools.base import Plan
-from sessiontree.core.entries import ApprovalMode
+from sessiontree.core.entries import ApprovalMode, Config
 from sessiontree.session.session import Session
 
 MODES: tuple[ApprovalMode, ...] = ("default", "autoEdit", "yolo")
@@ -114,19 +115,38 @@ class Approvals:
 
     @property
     def mode(self) -> ApprovalMode:
-        return self._session.config.approval_mode
+        """The mode in force: the one granted, or a stricter one that another process wrote since."""
+        return min(self._session.granted.approval_mode, self._recorded().approval_mode, key=MODES.index)
 
     @property
     def tools(self) -> tuple[str, ...]:
         """Tools approved for the rest of the session."""
-        return self._session.config.approval_tools
+        recorded = self._recorded().approval_tools
+        return tuple(tool for tool in self._session.granted.approval_tools if tool in recorded)
 
     @property
-    def restored(self) -> str | None:
-        """A description of settings that are less strict than the default; None if there are none."""
-        parts = [f"mode {self.mode}"] if self.mode != "default" else []
-        parts += [f"approved: {', '.join(self.tools)}"] if self.tools else []
-        return "; ".join(parts) or None
+    def in_force(self) -> str | None:
+        """A description of approvals in force that are less strict than the default; None if there are none."""
+        return _describe(self.mode, self.tools)
+
+    @property
+    def claimed(self) -> str | None:
+        """A description of approvals in the file that are not in force; None if there are none."""
+        recorded = self._recorded()
+        mode = recorded.approval_mode if recorded.approval_mode != self.mode else "default"
+        return _describe(mode, tuple(tool for tool in recorded.approval_tools if tool not in self.tools))
+
+    def accept(self) -> None:
+        """Put the approvals in the file in force. The user has seen them and agreed."""
+        self._session.granted = self._recorded()
+
+    def inherit(self, approvals: Approvals) -> None:
+        """Take over approvals in force in another session, as a sub-agent does from its caller."""
+        if approvals.in_force is not None:
+            self._session.set_config(approval_mode=approvals.mode, approval_tools=approvals.tools)
+
+    def _recorded(self) -> Config:
+        return self._session.config
 
     def set_mode(self, mode: ApprovalMode) -> None:
         if mode != self.mode:
@@ -146,6 +166,12 @@ class Approvals:
 
     def decide(self, tool: str, plan: Plan, call_id: str = "") -> Decision:
         return decide(tool, plan, self.mode, self.tools, call_id)
+
+
+def _describe(mode: ApprovalMode, tools: Sequence[str]) -> str | None:
+    parts = [f"mode {mode}"] if mode != "default" else []
+    parts += [f"approved: {', '.join(tools)}"] if tools else []
+    return "; ".join(parts) or None
 
 
 def decide(tool: str, plan: Plan, mode: ApprovalMode, approved: Sequence[str] = (), call_id: str = "") -> Decision:

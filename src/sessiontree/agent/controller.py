@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
@@ -115,10 +115,12 @@ class Controller:
         in_memory: bool = False,
         repository: str | None = None,
         read_options: ReadOptions = AS_CLIENT,
+        confirm: Callable[[str], Awaitable[bool]] | None = None,
     ) -> None:
         """`repository` is the address where new sessions are created, such as `memory:team`; default: `home`.
 
-        `read_options` apply to sessions that are resumed.
+        `read_options` apply to sessions that are resumed. `confirm` asks the user whether to use settings that a
+        session file contains; without it they are not used.
         """
         self._read_options = read_options
         self.cwd = os.path.abspath(os.fspath(cwd))
@@ -133,6 +135,7 @@ class Controller:
         self._recorded: tuple[str | None, str | None, str] = (None, None, "none")
         """Model, thinking level and mode as recorded in the session."""
         self._approver, self._system, self._limits = approver, system, limits
+        self._confirm = confirm
         self._environment, self._in_memory = environment, in_memory
         self.repository = repository or self.home
         """The address where sessions are created and searched for."""
@@ -209,7 +212,7 @@ class Controller:
         Approvals are not copied; a notice reports that.
         """
         self._check_idle()
-        approved = Approvals(self.session).restored
+        approved = Approvals(self.session).in_force
         chosen = self.session.find_entry(at) if at is not None else None
         forked = await in_thread(lambda: fork(self.session, chosen, to=to))
         text = _typed(self.session, chosen) if forked.prompt is not None and chosen is not None else None
@@ -242,18 +245,21 @@ class Controller:
             return None if found is None else found.ref
 
     async def _use(self, session: Session, text: str | None = None) -> None:
-        """Make another session the current one, with the model that last answered in it, if it can be opened."""
-        fresh = await in_thread(self._describe, session)
-        old, self._session = self._session, session
+        """Make another session the current one. The user is asked about settings that only its file contains."""
         loop = asyncio.get_running_loop()
         session.notify = lambda text: loop.call_soon_threadsafe(self._add_notice, text)
         outputs = spill_target(session)
+        old, self._session = self._session, session
+        if old is not None and old.id == session.id:
+            session.granted = old.granted  # the same session, whose file was rewritten
+        await self._ask_about_approvals(session)
+        fresh = await in_thread(self._describe, session)
         readable = (outputs,) if isinstance(outputs, str) else ()
         self.workspace = Workspace(self.cwd, self.workspace.added, guarded=(self.home,), readable=readable)
         self._pastes = Pastes(session.config)
         self._consent = CompactionConsent()
         fresh["usage"] = await in_thread(session.usage)
-        if self._recorded[0] is not None and not self._keeps_model and self._can_be_opened(self._recorded[0]):
+        if await self._ask_about_model(self._recorded[0]):
             fresh["model"] = self._recorded[0]
         self.store.set(**fresh, input=self._with_text(text))
         if old is not None and old is not session:
@@ -262,6 +268,29 @@ class Controller:
     def _add_notice(self, text: str) -> None:
         earlier = self.state.notice
         self.store.set(notice=f"{earlier}; {text}" if earlier else text)
+
+    async def _ask_about_approvals(self, session: Session) -> None:
+        approvals = Approvals(session)
+        claimed = await in_thread(lambda: approvals.claimed)
+        if claimed is None:
+            return
+        if await self._confirms(f"This session skips approvals ({claimed}). Allow that again?"):
+            await in_thread(approvals.accept)
+        else:
+            self._add_notice(f"approvals in the session file are not used: {claimed}")
+
+    async def _ask_about_model(self, name: str | None) -> bool:
+        """Whether to use the model that last answered. A file may name any, also a script of its author."""
+        if name is None or self._keeps_model or name == self.state.model:
+            return False
+        if await self._confirms(f"This session was last answered by {name}. Use it?"):
+            return self._can_be_opened(name)
+        if self.state.model is not None:
+            self._add_notice(f"{name} answered last in this session; {self.state.model} answers now")
+        return False
+
+    async def _confirms(self, question: str) -> bool:
+        return self._confirm is not None and await self._confirm(question)
 
     def _release(self, session: Session) -> None:
         remove_spill_of_draft(session)
@@ -278,14 +307,9 @@ class Controller:
     def _describe(self, session: Session) -> dict[str, Any]:
         """The state of a session, without its usage."""
         recorded = session.context().state
-        config = session.config
-        model = (
-            f"{recorded.model.provider}:{recorded.model.model_id}"
-            if recorded.model and recorded.model.provider
-            else None
-        )
+        approvals = Approvals(session)
         level = recorded.thinking_level if session.count("thinking_level_change") else None
-        self._recorded = (model, level, recorded.mode)
+        self._recorded = (recorded_model(session), level, recorded.mode)
         return {
             "session": session,
             "leaf": session.leaf,
@@ -293,8 +317,8 @@ class Controller:
             "messages": live_context_of(session).messages(),
             "thinking": level,
             "mode": recorded.mode,
-            "approval": config.approval_mode,
-            "approved": config.approval_tools,
+            "approval": approvals.mode,
+            "approved": approvals.tools,
             "pending": tuple(pending.call for pending in pending_calls(session)),
             "writers": _writers(session),
         }
@@ -434,12 +458,12 @@ class Controller:
 
     async def approve(self, *tools: str) -> None:
         await in_thread(Approvals(self.session).approve, *tools)
-        self.store.set(approved=self.session.config.approval_tools)
+        self.store.set(approved=Approvals(self.session).tools)
 
     async def revoke(self, *tools: str) -> None:
         """Revoke approvals; without names, all of them."""
         await in_thread(Approvals(self.session).revoke, *tools)
-        self.store.set(approved=self.session.config.approval_tools)
+        self.store.set(approved=Approvals(self.session).tools)
 
     async def _record_choices(self) -> None:
         """Append entries for choices that the session does not record yet; during a run, later."""
@@ -573,7 +597,14 @@ class Controller:
 
     def tool_context(self, update: Callable[[str], None] | None = None) -> ToolContext:
         outputs = spill_target(self.session)
-        return ToolContext(self.workspace, self._environment, outputs=outputs, mask=self._mask, update=update)
+        return ToolContext(
+            self.workspace,
+            self._environment,
+            outputs=outputs,
+            mask=self._mask,
+            update=update,
+            sandbox=self.settings.sandbox,
+        )
 
     def _save_pastes(self, prompt: str) -> None:
         if self._pastes.used_in(prompt):
@@ -648,6 +679,12 @@ class Controller:
             raise UsageError("a run is in progress; interrupt it first, or wait")
         if self._occupied_by is not None:
             raise UsageError(f"{self._occupied_by} is in progress; stop it first, or wait")
+
+
+def recorded_model(session: Session) -> str | None:
+    """The model that a session names as the last one."""
+    model = session.context().state.model
+    return f"{model.provider}:{model.model_id}" if model is not None and model.provider else None
 
 
 def _target_of(session: Session, entry: str) -> tuple[str | None, str | None]:

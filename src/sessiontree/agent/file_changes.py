@@ -68,7 +68,7 @@ class ChangeDetector:
             if not top:
                 uncovered[folder] = "not a git worktree: changes by commands are not recorded"
                 continue
-            if command.runs_programs(top):
+            if command.has_filters(top):
                 uncovered[folder] = "its git settings run programs: changes by commands are not recorded"
                 continue
             head = find_head(top)

@@ -18,7 +18,6 @@ from sessiontree.compaction import MEASURED
 from sessiontree.compaction.token_estimate import Size, context_size, estimated_size
 from sessiontree.core.context import entry_messages
 from sessiontree.core.entries import (
-    ApprovalMode,
     Compaction,
     Config,
     ContextEdit,
@@ -209,15 +208,7 @@ def live_context_of(branch: Branch | Session) -> LiveContext:
 class LiveApprovals(Approvals):
     """Approvals that read only new entries on each check, where the session's format allows it."""
 
-    @property
-    def mode(self) -> ApprovalMode:
-        return self._current().approval_mode
-
-    @property
-    def tools(self) -> tuple[str, ...]:
-        return self._current().approval_tools
-
-    def _current(self) -> Config:
+    def _recorded(self) -> Config:
         session = self._session
         if not session.dialect.traits.one_line_per_entry:
             return session.config

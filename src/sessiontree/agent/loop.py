@@ -131,7 +131,8 @@ def run(
     """
     session = branch if isinstance(branch, Session) else branch.session
     if context is None:
-        context = ToolContext(Workspace(session.cwd or os.getcwd(), guarded=(home(),)))
+        workspace = Workspace(session.cwd or os.getcwd(), guarded=(home(),))
+        context = ToolContext(workspace, sandbox=settings is None or settings.sandbox)
     if checkpoints is None and session.journal.blobs is not None:
         checkpoints = Checkpoints(session, context.workspace, session.journal.blobs)
     return Run(

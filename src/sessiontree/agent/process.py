@@ -23,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from msgspec import Struct
 
 from sessiontree.agent.process_groups import PROCESS_GROUPS
+from sessiontree.agent.sandbox import Sandbox
 from sessiontree.secrets.environment import Mask, MaskedStream
 from sessiontree.session.blob_refs import PREFIX
 from sessiontree.stores.atomic_files import make_folder
@@ -81,12 +82,14 @@ async def run_command(
     outputs: str | BlobStore | None = None,
     name: str = "output",
     update: Callable[[str], None] | None = None,
+    sandbox: Sandbox | None = None,
 ) -> CommandResult:
     """Run a shell command until it ends, times out, or the task is cancelled.
 
     `CancelledError` is raised after every process is gone; `run_until_cancelled` returns the output instead.
     """
-    running = await RunningCommand.start(command, cwd, environment, OutputCollector(mask, outputs, name, update))
+    collector = OutputCollector(mask, outputs, name, update)
+    running = await RunningCommand.start(command, cwd, environment, collector, sandbox)
     try:
         return await running.wait(seconds)
     except asyncio.CancelledError:
@@ -172,7 +175,12 @@ class RunningCommand:
 
     @classmethod
     async def start(
-        cls, command: str, cwd: str, environment: Mapping[str, str], collector: OutputCollector
+        cls,
+        command: str,
+        cwd: str,
+        environment: Mapping[str, str],
+        collector: OutputCollector,
+        sandbox: Sandbox | None = None,
     ) -> RunningCommand:
         """Start a command in a thread: a fork takes milliseconds, on a busy machine tens of them.
 
@@ -183,9 +191,8 @@ class RunningCommand:
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[None] = loop.create_future()
 
-        def start() -> subprocess.Popen[bytes]:
-            PROCESS_GROUPS.prepare()
-            process = subprocess.Popen(  # noqa: S603 - running commands is the purpose; approval comes before
+        def popen() -> subprocess.Popen[bytes]:
+            return subprocess.Popen(  # noqa: S603 - running commands is the purpose; approval comes before
                 [shell(), "-c", command],
                 cwd=cwd,
                 env={**inherited, _MARK: mark},
@@ -194,6 +201,10 @@ class RunningCommand:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+
+        def start() -> subprocess.Popen[bytes]:
+            PROCESS_GROUPS.prepare()
+            process = popen() if sandbox is None else sandbox.call(popen)
             # If this program is killed between the two lines, the command survives. The window cannot be closed.
             PROCESS_GROUPS.begin(process.pid)
             _notify_of_end(process.pid, loop, ended)
@@ -379,6 +390,8 @@ class _SpillFile:
 
     def __init__(self, folder: str, name: str) -> None:
         make_folder(folder)
+        if os.path.islink(folder) or os.path.islink(os.path.dirname(folder)):
+            raise OSError(f"{folder}: a symbolic link, which is not followed")
         safe = re.sub(r"[^A-Za-z0-9_-]", "", name)[:40] or "output"
         self.location: str | None = os.path.join(folder, f"{safe}-{os.urandom(4).hex()}.txt")
         self._fd = os.open(self.location, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

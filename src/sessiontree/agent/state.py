@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct
 
+from sessiontree.agent.approval import Approvals
 from sessiontree.agent.events import (
     AgentEnd,
     AgentStart,
@@ -166,7 +167,7 @@ def apply_event(store: Store[State], session: Session, event: Event) -> None:
             _update_task(store, event.question.call_id, lambda _: {"is_asked": True})
         case ApprovalAnswered():
             _update_task(store, event.call_id, lambda _: {"is_asked": False})
-            store.set(approved=session.config.approval_tools)
+            store.set(approved=Approvals(session).tools)
         case ToolEnd():
             store.set(tasks=tuple(task for task in state.tasks if task.call.id != event.call.id))
         case AgentEnd():

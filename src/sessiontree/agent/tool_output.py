@@ -20,6 +20,7 @@ from sessiontree.agent.tools.base import ToolOutput
 from sessiontree.archive.allowed_paths import session_folder
 from sessiontree.core.jsonio import JsonObject
 from sessiontree.core.messages import Text, ToolCall
+from sessiontree.errors import UsageError
 from sessiontree.session.session import Session
 from sessiontree.stores.contract import BlobStore
 
@@ -97,9 +98,16 @@ class OutputThrottle:
 
 
 def spill_target(session: Session) -> str | BlobStore:
-    """Where long output of a session goes: a folder next to its file, or the blobs of its repository."""
+    """Where long output of a session goes: a folder next to its file, or the blobs of its repository.
+
+    `UsageError` if that folder is a symbolic link: tools would read, and commands write, wherever it leads.
+    """
     if session.ref.is_file:
-        return os.path.join(session_folder(session.ref.path), FOLDER)
+        folder = os.path.join(session_folder(session.ref.path), FOLDER)
+        for path in (os.path.dirname(folder), folder):
+            if os.path.islink(path):
+                raise UsageError(f"{path}: a symbolic link, which is not followed; remove it")
+        return folder
     return session.repository.blobs
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 from msgspec import Struct
 
-from sessiontree.agent.approval import Approver
+from sessiontree.agent.approval import Approvals, Approver
+from sessiontree.agent.controller import recorded_model
 from sessiontree.agent.tools.base import Tools, load_tools
+from sessiontree.app.demo import DEMO
 from sessiontree.app.start import build_system_prompt, find_lane_model, no_model_error
 from sessiontree.core.entries import ApprovalMode
-from sessiontree.errors import SessionTreeError, UsageError
+from sessiontree.errors import UsageError
 from sessiontree.explore.exploration import Exploration
 from sessiontree.explore.fork_rules import ForkRules, trusted
 from sessiontree.explore.lane import Lane
@@ -107,10 +109,14 @@ def resume_exploration(
     *,
     again: Sequence[str] = (),
     bounds: Bounds | None = None,
+    models: Sequence[str] = (),
 ) -> OpenedExploration:
-    """Prepare to continue the lanes that did not finish, and the ended ones that `again` names."""
+    """Prepare to continue the lanes that did not finish, and the ended ones that `again` names.
+
+    `models` are those that may be used besides the one in the settings: the file names one for each lane.
+    """
     opened: list[Model] = []
-    find_model = _opener(options.settings, opened)
+    find_model = _only([*models, *filter(None, [options.settings.model])], _opener(options.settings, opened))
     rules = ForkRules(trusted_rules(state, options.rules), find_model=find_model, settings=options.settings)
     exploration = resume(
         session,
@@ -133,10 +139,9 @@ def _opener(settings: Settings, opened: list[Model]) -> Callable[..., Model]:
 
 
 def _shared_options(session: Session, options: LaneOptions, find_model: Callable[..., Model]) -> ExploreOptions:
-    # A session file may come from elsewhere: it cannot grant approval by itself.
-    if session.config.approval_mode == "yolo" and options.approval != "yolo":
+    if Approvals(session).mode == "yolo" and options.approval != "yolo":
         raise UsageError(
-            f"{session.location}: the session approves everything; pass --approval yolo to allow that, or reset it "
+            f"{session.location}: the session approves everything; pass approval yolo to allow that, or reset it "
             "with `/mode default` in `sessiontree chat`"
         )
     tools = options.tools
@@ -155,18 +160,28 @@ def _shared_options(session: Session, options: LaneOptions, find_model: Callable
 
 
 def default_model(session: Session, settings: Settings) -> str:
-    """The model that answered last, if it can be opened here; otherwise the one in the settings."""
-    last = session.context().state.model
-    name = f"{last.provider}:{last.model_id}" if last is not None and last.provider else None
-    if name is not None:
-        try:
-            find_lane_model(name, 1, settings.models)
-        except SessionTreeError:
-            name = None
-    name = name or settings.model
-    if name is None:
-        raise no_model_error()
-    return name
+    """The model in the user's settings. The session names the last one, but anyone may have written that."""
+    if settings.model is not None:
+        return settings.model
+    last = recorded_model(session)
+    raise (
+        no_model_error()
+        if last is None
+        else UsageError(
+            f"no model is configured; the session was last answered by {last}: pass --model {last} to use it"
+        )
+    )
+
+
+def _only(names: Collection[str], find_model: Callable[..., Model]) -> Callable[..., Model]:
+    """Open only models that the user has named: those in a session file may be anyone's choice."""
+
+    def find(name: str, number: int = 1) -> Model:
+        if name not in names and name != DEMO:
+            raise UsageError(f"the session file names the model {name}; pass --model {name} to use it")
+        return find_model(name, number)
+
+    return find
 
 
 def raised_bounds(state: ExplorationState, budget: Sequence[str]) -> Bounds | None:

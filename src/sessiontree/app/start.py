@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 
 from msgspec import Struct
 
 from sessiontree.agent.approval import Approver
 from sessiontree.agent.async_bridge import in_thread
-from sessiontree.agent.controller import Controller
+from sessiontree.agent.controller import Controller, recorded_model
 from sessiontree.agent.mcp_client import FILE, read_servers, running_servers
+from sessiontree.agent.sandbox import is_available
 from sessiontree.agent.tools.base import load_tools
 from sessiontree.app.demo import DEMO, demo_lane_model, demo_model
 from sessiontree.core.entries import ApprovalMode
@@ -59,12 +60,18 @@ class Started(Struct, frozen=True):
 
 
 @contextlib.asynccontextmanager
-async def open_controller(options: StartOptions, approver: Approver | None = None) -> AsyncIterator[Started]:
-    """A controller with its session open; closed at the end, with its MCP servers."""
+async def open_controller(
+    options: StartOptions,
+    approver: Approver | None = None,
+    confirm: Callable[[str], Awaitable[bool]] | None = None,
+) -> AsyncIterator[Started]:
+    """A controller with its session open; closed at the end, with its MCP servers. `confirm` as for `Controller`."""
     cwd = options.cwd
     tools = load_tools()
     tools.add(TaskTool(find_model=lambda name: find_model(name, options.settings.models), home=options.home))
     notes: list[str] = []
+    if options.settings.sandbox and not is_available():
+        notes.append("commands run without a sandbox: this system has none (it needs Linux with Landlock)")
     async with contextlib.AsyncExitStack() as stack:
         path = os.path.join(options.home, FILE)
         if os.path.exists(path):
@@ -87,6 +94,7 @@ async def open_controller(options: StartOptions, approver: Approver | None = Non
             in_memory=options.in_memory,
             repository=options.repository,
             read_options=options.read_options,
+            confirm=confirm,
         )
         stack.push_async_callback(controller.close)
         notes += await _open_session(controller, options)
@@ -106,7 +114,14 @@ async def _open_session(controller: Controller, options: StartOptions) -> list[s
         if options.name:
             await controller.rename(options.name)
     if controller.state.model is None:
-        raise no_model_error()
+        last = await in_thread(recorded_model, controller.session)
+        raise (
+            no_model_error()
+            if last is None
+            else UsageError(
+                f"no model is configured; the session was last answered by {last}: pass --model {last} to use it"
+            )
+        )
     _ = controller.model  # opens it: a wrong name or key is reported now, not after the first prompt
     if options.thinking is not None:
         await controller.set_thinking(options.thinking)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
@@ -83,6 +84,11 @@ class FolderSync:
     def run(self, *, both_ways: bool, dry_run: bool = False) -> Iterator[SyncResult]:
         """Process one file after the other; yields a result for each that was not equal already."""
         for pair in self._pairs:
+            linked = [folder for folder in (pair.remote, f"{pair.remote}.blobs") if os.path.islink(folder)]
+            if linked:
+                # Anyone may write to the shared folder: a link would make us read and write elsewhere.
+                yield SyncResult(linked[0], "failed", f"{linked[0]}: a symbolic link, which is not followed")
+                continue
             local, remote = _list_files(pair.dialect, pair.local), _list_files(pair.dialect, pair.remote)
             for relative in sorted(local | remote if both_ways else local):
                 yield from self._sync_file(pair, relative, both_ways=both_ways, dry_run=dry_run)
@@ -97,6 +103,8 @@ class FolderSync:
             # The shared folder may be written by anyone: a link in it must not make us read or write elsewhere.
             AllowedPaths([pair.local]).check(local)
             AllowedPaths([pair.remote]).check(remote)
+            for path in (local, remote):
+                _check_regular(path)
             if not os.path.lexists(remote):
                 yield self._copy(local, remote, dry_run)
             elif not os.path.lexists(local):
@@ -199,8 +207,14 @@ def _iter_blobs(folder: str) -> Iterator[str]:
         for name in sorted(names):
             with contextlib.suppress(SessionTreeError):
                 check_blob_name(name)
-                if not os.path.islink(os.path.join(parent, name)):
+                if stat.S_ISREG(os.lstat(os.path.join(parent, name)).st_mode):
                     yield os.path.join(parent, name)
+
+
+def _check_regular(path: str) -> None:
+    """Refuse a pipe or device, which a program could wait for without end."""
+    if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
+        raise UsageError(f"{path}: not a regular file")
 
 
 def _iter_chunks(path: str) -> Iterator[bytes]:

@@ -27,7 +27,7 @@ from sessiontree.chat.lane_view import LaneView
 from sessiontree.chat.line_editor import PROMPT, Reader, open_reader
 from sessiontree.chat.terminal import BOLD, DIM, RED, Screen
 from sessiontree.chat.type_ahead import TypeAhead
-from sessiontree.chat.user_prompts import ApprovalPrompts, decide_pending
+from sessiontree.chat.user_prompts import ApprovalPrompts, confirm, decide_pending
 from sessiontree.core.entries import MessageEntry
 from sessiontree.core.messages import BashExecution
 from sessiontree.errors import SessionTreeError, UsageError
@@ -44,7 +44,7 @@ async def run_chat(options: StartOptions, first: str | None = None, *, choose_se
     """Chat in the terminal until the user quits; returns the exit code."""
     screen = Screen(sys.stdout)
     conversation = Conversation(screen, sys.stdin, is_in_memory=options.in_memory)
-    async with open_controller(options, conversation) as start:
+    async with open_controller(options, conversation, conversation.confirm) as start:
         for note in start.notes:
             screen.line(f"· {note}", RED)
         running = asyncio.create_task(conversation.run(start.controller, first, choose_session=choose_session))
@@ -89,6 +89,13 @@ class Conversation:
 
     async def ask(self, question: Question) -> Reply:
         return await self._prompts.ask(question)
+
+    async def confirm(self, question: str) -> bool:
+        """Ask about settings of a session file; no answer means no."""
+        try:
+            return await confirm(self.reader, one_line(question))
+        except (EOFError, KeyboardInterrupt):
+            return False
 
     async def run(self, controller: Controller, first: str | None, *, choose_session: bool) -> None:
         self._controller = controller
@@ -255,9 +262,9 @@ class Conversation:
         screen.line(f"· {one_line(state.model or 'no model')} · in {clean(controller.cwd)} · /help", DIM)
         if count and session.cwd and os.path.realpath(session.cwd) != os.path.realpath(controller.cwd):
             screen.line(f"· the session belongs to {clean(session.cwd)}; tools use the folder above", RED)
-        restored = Approvals(session).restored
-        if restored is not None:
-            screen.line(f"· approvals are skipped: {one_line(restored)} (reset: /mode default, /approve none)", RED)
+        approved = Approvals(session).in_force
+        if approved is not None:
+            screen.line(f"· approvals are skipped: {one_line(approved)} (reset: /mode default, /approve none)", RED)
         self._show_notice()
         if state.writers:
             screen.line("· another process has this session open for writing", RED)

@@ -35,6 +35,8 @@ async def print_answer(
         for note in start.notes:
             print_error(note)
         controller = start.controller
+        if controller.state.notice:
+            print_error(one_line(controller.state.notice))
         if image is not None:
             prompt = f"{prompt}\n\n{controller.paste_image(image)}".lstrip()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

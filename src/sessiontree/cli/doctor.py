@@ -74,7 +74,7 @@ _started = time.monotonic()
 
 def _check(path: str, dialect: str | None, number: int, count: int) -> dict[str, Any]:
     if sys.stderr.isatty() and time.monotonic() - _started > 0.3:
-        print(f"\r\x1b[K{number}/{count} {os.path.basename(path)[:60]}", end="", file=sys.stderr, flush=True)
+        print(f"\r\x1b[K{number}/{count} {one_line(os.path.basename(path))[:60]}", end="", file=sys.stderr, flush=True)
     report: dict[str, Any] = {"path": path, "dialect": None, "entries": 0, "error": None, "findings": []}
     try:
         session = open_path(path, dialect=dialect)

@@ -82,6 +82,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="also continue a lane that failed, was stopped or reached a limit; repeatable",
     )
+    resume.add_argument(
+        "--model",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a model that the session names and that may be used, besides the one in your settings; repeatable",
+    )
     for parser in (start, resume):
         parser.add_argument(
             "--budget",

@@ -259,7 +259,7 @@ def _resume(session: Session, options: Options, view: LaneView) -> OpenedExplora
     state = load_exploration(session, options)
     bounds = raised_bounds(state, options.budget)
     _print_untrusted(state, options)
-    return resume_exploration(session, lane_options, state, again=options.again, bounds=bounds)
+    return resume_exploration(session, lane_options, state, again=options.again, bounds=bounds, models=options.model)
 
 
 def _read_prompts(options: Options) -> list[str]:

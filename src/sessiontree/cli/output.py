@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,13 +13,19 @@ from sessiontree.core.jsonio import render_json
 
 SCHEMA_VERSION = 1
 PLAIN_WIDTH = 100
+_CONTROLS = re.compile(rb"\x7f|\xc2[\x80-\x9f]")
 
 
 def print_json(value: Mapping[str, Any]) -> None:
     """Print one JSON object on one line. `schemaVersion` grows when a field changes its meaning or is removed."""
-    data = render_json({"schemaVersion": SCHEMA_VERSION, **value}) + b"\n"
+    data = escape_controls(render_json({"schemaVersion": SCHEMA_VERSION, **value})) + b"\n"
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
+
+
+def escape_controls(data: bytes) -> bytes:
+    """Escape DEL and the C1 controls in rendered JSON: they are valid there, but a terminal would obey them."""
+    return _CONTROLS.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), data)
 
 
 def print_bytes(pieces: Iterable[bytes]) -> None:

@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--from-history", action="store_true", help="for restore: use the file copies that Claude Code made"
     )
-    parser.add_argument("--yes", action="store_true", help="for restore: overwrite files that differ")
+    parser.add_argument("--yes", action="store_true", help="for restore: change files of a worktree that exists")
     parser.add_argument("--dry-run", action="store_true", help="for restore: only show what would change")
     add_root_option(parser)
 
@@ -104,6 +104,8 @@ def _restore(home: Home, options: Options) -> int | None:
     saved = _select_files(session, saved, blobs.put, options)
     repository = os.path.abspath(options.repository) if options.repository else None
     plan = plan_restore(saved, repository, detach=options.detach)
+    if plan.changes and not plan.missing and not plan.conflicts and not options.yes and not options.dry_run:
+        raise UsageError(_describe_changes(plan))
     restored = RestoredFiles() if options.dry_run else restore_worktree(plan, blobs, overwrite=options.yes)
     resume = _resume_command(session, saved.worktree.path)
     if options.json:
@@ -111,6 +113,14 @@ def _restore(home: Home, options: Options) -> int | None:
     else:
         _print_restoration(session, plan, restored, resume, options)
     return stderr.FAILED if restored.missing else None
+
+
+def _describe_changes(plan: WorktreePlan) -> str:
+    """What would change in an existing worktree. A session from another person must not change files unseen."""
+    shown = "".join(f"\n  {clean(path)}" for path in plan.changes[:_SHOWN])
+    more = f"\n  and {len(plan.changes) - _SHOWN:,} more" if len(plan.changes) > _SHOWN else ""
+    files = plural(len(plan.changes), "file")
+    return f"{plan.worktree.path}: restoring changes {files} there; nothing was changed. --yes does it:{shown}{more}"
 
 
 def _restoration_to_json(plan: WorktreePlan, restored: RestoredFiles) -> dict[str, Any]:

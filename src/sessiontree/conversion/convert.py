@@ -138,8 +138,11 @@ def convert(
 
 
 def _own_config(session: Reader) -> Config | None:
-    """The settings without the session's name; None when they are the defaults."""
-    config = session.config
+    """The settings without the session's name and approvals; None when they are the defaults.
+
+    Approvals are not copied: the user gave them to one session in one agent, or another person wrote them.
+    """
+    config = msgspec.structs.replace(session.config, approval_mode="default", approval_tools=())
     if config.summary == session.given_name:
         config = msgspec.structs.replace(config, summary=None)
     return None if config == Config() else config

@@ -165,9 +165,10 @@ class LaneRunner:
         exploration, lane = self._exploration, self._lane
         outputs = spill_target(exploration.session)
         readable = (outputs,) if isinstance(outputs, str) else ()
+        settings = exploration.options.settings
         unguarded = (lane.worktree.path,) if lane.worktree is not None else ()
         workspace = Workspace(exploration.folder(lane), guarded=(home(),), readable=readable, unguarded=unguarded)
-        return ToolContext(workspace, outputs=outputs)
+        return ToolContext(workspace, outputs=outputs, sandbox=settings is None or settings.sandbox)
 
     def _pending_decision(self) -> PendingDecision | None:
         """What happens to calls without a result. Sub-agents continue: that repeats nothing."""

@@ -78,9 +78,7 @@ def create_subagent_session(origin: Session, name: str, home: str | None = None)
         origin.fork(None) if origin.dialect.traits.one_line_per_entry else _new_native(origin, home or default_home())
     )
     created.rename(name)
-    approvals = Approvals(origin)
-    if approvals.restored is not None:
-        created.set_config(approval_mode=approvals.mode, approval_tools=approvals.tools)
+    Approvals(created).inherit(Approvals(origin))
     return created
 
 

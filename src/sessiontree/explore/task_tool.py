@@ -232,6 +232,7 @@ class TaskTool(StructTool[TaskArguments]):
         found = find_subagent_session(session, _entry_with_call(session, caller.leaf, call), call, self.home)
         if found is not None:
             linked, start = found
+            Approvals(linked).inherit(Approvals(session))
             earlier = _continued(linked, start, is_linked=True)
             return earlier or _SubAgent(linked.branch(start), start, is_linked=True)
         linked = create_subagent_session(session, arguments.description, self.home)

@@ -118,6 +118,12 @@ class LaneWorktrees:
                 f"{top}: the repository has no commit, and worktrees need one; create it with "
                 "`git commit --allow-empty -m start`, or let all lanes share the folder with --no-worktrees"
             )
+        if command.has_filters(top):
+            # They are not run: anyone may have written them. Without them, merging would store filtered content.
+            raise UsageError(
+                f"{top}: the settings of this repository define filters, which are not run; move them to your own "
+                "settings (`git config --global filter...`), or let all lanes share the folder with --no-worktrees"
+            )
         top = os.path.realpath(top)
         prefix = os.path.relpath(self._folder, top)
         if prefix != os.curdir and command.query(top, "check-ignore", "--", prefix):

@@ -207,7 +207,6 @@ _HEADING = re.compile(
     r"^([ \t>]*(?:(?:[-*+]|[0-9]{1,9}[.)])[ \t]+)?)(#{1,6}(?=[ \t]|$)|=+[ \t]*$|-{2,}[ \t]*$)", re.MULTILINE
 )
 _LINK = re.compile(r"\](?=\((?!https?://|#))")
-_DEFINITION = re.compile(r"^([ \t>]*)\[(?=[^\]\n]{1,200}\]:)", re.MULTILINE)
 _FENCE_LEFT = re.compile(r"(?<!`)`{3,}|(?<!~)~{3,}")
 
 
@@ -229,6 +228,6 @@ def _code_span(span: str) -> str:
 
 def _neutral(text: str) -> str:
     text = _ENTITY.sub("&amp;", text).replace("<", "&lt;").replace("![", "!\\[")
-    text = _DEFINITION.sub(r"\1\\[", _LINK.sub(r"]\\", text))
+    text = _LINK.sub(r"]\\", text).replace("]:", "]\\:")  # no definition of a link, wherever one may begin
     text = _HEADING.sub(r"\1\\\2", text)
     return _FENCE_LEFT.sub(r"\\\g<0>", text)

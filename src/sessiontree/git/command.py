@@ -1,9 +1,16 @@
-"""Run the git command: no hooks, no prompts, no variables that point it at another repository."""
+"""Run the git command so that a repository cannot start a program.
+
+A repository that was unpacked rather than cloned contains settings of the person who packed it, and an agent can write
+files that git takes for a repository. So every call, ours and those of commands that the user did not approve, gets the
+environment that `environment` returns. It replaces each setting that starts a program with the user's own value, or
+with none. The user's own settings (`~/.gitconfig`, the system's) count as trusted.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sessiontree.errors import StoreError
@@ -11,43 +18,104 @@ from sessiontree.errors import StoreError
 if TYPE_CHECKING:
     import subprocess
 
-QUIET: tuple[str, ...] = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
-"""Options of every call: a repository must not run its own programs when we inspect it."""
-if os.name != "nt":  # otherwise git silently skips files whose names are only a problem on Windows
-    QUIET += ("-c", "core.protectNTFS=false")
-
-# Settings that make git run programs even when it only reads.
-_RUNNING_SETTINGS = (
-    r"^(core\.(fsmonitor|pager|attributesfile)|diff\..*|filter\..*|pager\..*|include.*|extensions\.worktreeconfig)$"
-)
 _TIMEOUT = 120.0
-# Set by git while a hook runs. They would make git work on the repository of the hook instead of the given folder.
-_LOCATION_VARIABLES = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX"})
-# For folders that were never opened by the user on purpose: no network, no prompt, no other settings from outside.
-_ISOLATION = {
+_USAGE_ERROR = 129
+
+# Variables of the caller that git keeps: where the user's settings are, and where repositories are searched for. All
+# others are dropped: they name programs, or another repository, as in a hook.
+_KEPT_PREFIXES = ("GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_")
+_KEPT_VARIABLES = frozenset(
+    {
+        "GIT_CEILING_DIRECTORIES",
+        "GIT_CONFIG_COUNT",
+        "GIT_CONFIG_GLOBAL",
+        "GIT_CONFIG_NOSYSTEM",
+        "GIT_CONFIG_SYSTEM",
+        "GIT_DISCOVERY_ACROSS_FILESYSTEM",
+        "GIT_EXEC_PATH",
+    }
+)
+_VARIABLES = {
     "GIT_ALLOW_PROTOCOL": "",
+    "GIT_ASKPASS": "",
+    "GIT_EDITOR": ":",
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_PAGER": "cat",
+    "GIT_SEQUENCE_EDITOR": ":",
+    "GIT_SSH_COMMAND": "false",
     "GIT_TERMINAL_PROMPT": "0",
-    "LC_ALL": "C",
+    "SSH_ASKPASS": "",
 }
+# Replaced in every repository, whether or not it sets them.
+_SETTINGS = {
+    "core.alternateRefsCommand": "false",
+    "core.askPass": "",
+    "core.editor": ":",
+    "core.fsmonitor": "false",
+    "core.gitProxy": "",
+    "core.hooksPath": os.devnull,
+    "core.pager": "cat",
+    "core.sshCommand": "false",
+    "credential.helper": "",
+    "diff.ignoreSubmodules": "dirty",
+    "diff.submodule": "short",
+    "fetch.recurseSubmodules": "false",
+    "gc.auto": "0",
+    "gpg.openpgp.program": "false",
+    "gpg.program": "false",
+    "gpg.ssh.program": "false",
+    "gpg.x509.program": "false",
+    "interactive.diffFilter": "",
+    "log.showSignature": "false",
+    "maintenance.auto": "false",
+    "protocol.allow": "never",
+    # A folder whose files look like a repository, outside of `.git`, is one only for calls that name it.
+    "safe.bareRepository": "explicit",
+    "sequence.editor": ":",
+    "status.submoduleSummary": "false",
+    "submodule.recurse": "false",
+}
+if os.name != "nt":  # otherwise git silently skips files whose names are only a problem on Windows
+    _SETTINGS["core.protectNTFS"] = "false"
+
+# Settings of a repository whose value is a program, or selects one. Names without a subsection are listed too, because
+# a repository that sets one of them is asked about.
+_RUNNING = re.compile(
+    r"core\.(?:alternaterefscommand|askpass|editor|fsmonitor|gitproxy|hookspath|pager|sshcommand)"
+    r"|(?:diff|merge|difftool|mergetool|man|browser)\.(?:.+\.)?(?:external|command|textconv|driver|cmd|path)"
+    r"|filter\..+\.(?:clean|smudge|process|required)"
+    r"|gpg\.(?:.+\.)?(?:program|defaultkeycommand)"
+    r"|credential\.(?:.+\.)?helper"
+    r"|remote\..+\.(?:uploadpack|receivepack|vcs|proxy)"
+    r"|hook\..+"
+    r"|trailer\..+\.(?:command|cmd)"
+    r"|submodule\..+\.update"
+    r"|(?:sequence\.editor|interactive\.difffilter|uploadpack\.packobjectshook|pager\..+|log\.showsignature)"
+)
+_FILTER = re.compile(r"filter\..+\.(?:clean|smudge|process)")
+_SWITCHES = frozenset({"required"})
+"""Keys whose value is true or false: an empty one would be an error for some versions of git."""
+_OWN_SCOPES = frozenset({"local", "worktree"})
+
+
+class _Setting:
+    """One line of `git config --list`."""
+
+    __slots__ = ("file", "is_own", "key", "value")
+
+    def __init__(self, scope: str, origin: str, key: str, value: str) -> None:
+        self.is_own, self.key, self.value = scope in _OWN_SCOPES, key, value
+        self.file = origin.removeprefix("file:")
 
 
 def query(folder: str, *arguments: str) -> str:
     """Run git in a folder and return its output; empty if git fails or is not installed."""
     try:
-        done = run(("git", "-C", folder, *QUIET, *arguments))
+        done = run(folder, *arguments)
     except FileNotFoundError:
         return ""
     return os.fsdecode(done.stdout).strip("\n") if done.returncode == 0 else ""
-
-
-def runs_programs(folder: str) -> bool:
-    """Whether the settings of a repository make git run programs even when it only reads, as filters do.
-
-    A repository that was unpacked rather than cloned contains settings of the person who packed it.
-    """
-    return bool(query(folder, "config", "--local", "--name-only", "--get-regexp", _RUNNING_SETTINGS))
 
 
 def output(folder: str, *arguments: str, data: bytes = b"", index: str | None = None) -> bytes:
@@ -56,8 +124,7 @@ def output(folder: str, *arguments: str, data: bytes = b"", index: str | None = 
     `index` is the path of an index file to use in place of the repository's own.
     """
     try:
-        # Without optional locks: `git status` would otherwise rewrite the user's index, and block a commit meanwhile.
-        done = run(("git", "-C", folder, *QUIET, "--no-optional-locks", *arguments), data, index)
+        done = run(folder, *arguments, data=data, index=index)
     except FileNotFoundError:
         raise StoreError(f"{folder}: git is not installed, or not on the PATH") from None
     if done.returncode:
@@ -72,28 +139,111 @@ def repository_output(repository: str, *arguments: str, data: bytes = b"", index
 
 
 def run(
-    arguments: Sequence[str],
-    data: bytes = b"",
-    index: str | None = None,
-    *,
-    timeout: float = _TIMEOUT,
-    isolated: bool = False,
+    folder: str, *arguments: str, data: bytes = b"", index: str | None = None, timeout: float = _TIMEOUT
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a git command line. `isolated` forbids network access and ignores every GIT_ variable of the caller."""
+    """Run git in a folder. Nothing of the repository is run, and no other machine is reached."""
+    located = tuple(argument for argument in arguments if argument.startswith(("--git-dir=", "--work-tree=")))
+    variables = environment(folder, *located)
+    variables["LC_ALL"] = "C"  # messages that we quote are the same everywhere
+    if index is not None:
+        variables["GIT_INDEX_FILE"] = index
+    return _start(("git", "-C", folder, *arguments), variables, data, timeout)
+
+
+def environment(folder: str, *located: str, base: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment in which git runs no program of the repository that contains a folder.
+
+    `located` are the options that name the repository (`--git-dir=...`); without them git finds it. `base` is the
+    environment to start from, by default that of this process.
+    """
+    variables = _without_git(os.environ if base is None else base)
+    settings = _SETTINGS | _replacements(_read_settings(folder, located, variables))
+    return _with_settings(variables, settings)
+
+
+def runs_programs(folder: str) -> bool:
+    """Whether a repository's own settings would start programs, as filters do.
+
+    They are not run. But without its filters git takes files for changed that are not, so callers ask the user.
+    """
+    settings = _read_settings(folder, (), _without_git(os.environ))
+    return any(setting.is_own and _RUNNING.fullmatch(setting.key) for setting in settings)
+
+
+def has_filters(folder: str) -> bool:
+    """Whether a repository's own settings define filters: files in a worktree differ from the committed ones."""
+    settings = _read_settings(folder, (), _without_git(os.environ))
+    return any(setting.is_own and _FILTER.fullmatch(setting.key) and setting.value for setting in settings)
+
+
+def user_files(folder: str) -> list[str]:
+    """The files that the user's own settings consist of, and those that they name."""
+    settings = [setting for setting in _read_settings(folder, (), _without_git(os.environ)) if not setting.is_own]
+    named = (setting.value for setting in settings if setting.key in ("core.excludesfile", "core.attributesfile"))
+    files = (os.path.expanduser(file) for file in (*(setting.file for setting in settings), *named))
+    return [file for file in dict.fromkeys(files) if os.path.isabs(file)]
+
+
+def _without_git(base: Mapping[str, str]) -> dict[str, str]:
+    kept = {
+        name: value
+        for name, value in base.items()
+        if not name.startswith("GIT_") or name in _KEPT_VARIABLES or name.startswith(_KEPT_PREFIXES)
+    }
+    # A relative folder on the PATH is one of the repository when git is started in it.
+    path = [entry for entry in kept.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(entry)]
+    return {**kept, **_VARIABLES, "PATH": os.pathsep.join(path)}
+
+
+def _with_settings(variables: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
+    """Add settings as variables, after those of the user: the last one counts."""
+    given = variables.get("GIT_CONFIG_COUNT", "0")
+    first = int(given) if given.isdecimal() else 0
+    added: dict[str, str] = {}
+    for number, (key, value) in enumerate(settings.items(), first):
+        added[f"GIT_CONFIG_KEY_{number}"], added[f"GIT_CONFIG_VALUE_{number}"] = key, value
+    return {**variables, **added, "GIT_CONFIG_COUNT": str(first + len(settings))}
+
+
+def _read_settings(folder: str, located: Sequence[str], variables: Mapping[str, str]) -> list[_Setting]:
+    """All settings that apply in a folder. Reading them starts no program."""
+    arguments = ("git", "-C", folder, *located, "config", "--list", "--show-scope", "--show-origin", "-z")
+    done = _start(arguments, _with_settings(variables, _SETTINGS), b"", _TIMEOUT)
+    if done.returncode == _USAGE_ERROR:
+        raise StoreError("git is too old: version 2.26 or newer is needed")
+    # Where git cannot read the settings it fails, and so does the call that follows.
+    return list(_iter_settings(os.fsdecode(done.stdout))) if done.returncode == 0 else []
+
+
+def _iter_settings(listing: str) -> Iterator[_Setting]:
+    parts = iter(listing.split("\0"))
+    for scope, origin, line in zip(parts, parts, parts, strict=False):
+        key, _, value = line.partition("\n")
+        yield _Setting(scope, origin, key, value)
+
+
+def _replacements(settings: Sequence[_Setting]) -> dict[str, str]:
+    """The repository's own settings that start programs, each with the user's value in its place, or none."""
+    trusted = {setting.key: setting.value for setting in settings if not setting.is_own}
+    static = {key.lower() for key in _SETTINGS}
+    return {
+        setting.key: trusted.get(setting.key, "false" if setting.key.rpartition(".")[2] in _SWITCHES else "")
+        for setting in settings
+        if setting.is_own and setting.key not in static and _RUNNING.fullmatch(setting.key)
+    }
+
+
+def _start(
+    arguments: Sequence[str], variables: Mapping[str, str], data: bytes, timeout: float
+) -> subprocess.CompletedProcess[bytes]:
     import subprocess  # not at the top: listing sessions rarely needs it, and its import is slow
 
-    if isolated:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")} | _ISOLATION
-    else:
-        environment = {name: value for name, value in os.environ.items() if name not in _LOCATION_VARIABLES}
-    if index is not None:
-        environment["GIT_INDEX_FILE"] = index
     try:
         return subprocess.run(  # noqa: S603 - no shell, and always git
             arguments,
             input=data,
             capture_output=True,
-            env=environment,
+            env=variables,
             timeout=timeout,
             check=False,
             # A group of its own: Ctrl-C is meant for us and must not stop git halfway through a checkout.

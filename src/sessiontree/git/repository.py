@@ -1,7 +1,7 @@
 """Find the git repository of a folder, and what identifies it: remotes and first commit.
 
 The folders come from session files, so anyone may have prepared them. So `.git` is read as plain files; git itself runs
-only for the first commit, isolated and with a short timeout.
+only for the first commit, with a short timeout.
 """
 
 from __future__ import annotations
@@ -119,9 +119,9 @@ def has_commits(repository: Repository) -> bool:
 
 def read_first_commit(repository: Repository) -> str | None:
     """The root commit of HEAD's history, the smallest id if there are several; None if git cannot find one."""
-    arguments = ("git", f"--git-dir={repository.git_folder}", *command.QUIET, "rev-list", "--max-parents=0", "HEAD")
+    folder = repository.git_folder
     try:
-        done = command.run(arguments, timeout=_TIMEOUT, isolated=True)
+        done = command.run(folder, f"--git-dir={folder}", "rev-list", "--max-parents=0", "HEAD", timeout=_TIMEOUT)
     except (OSError, StoreError):
         return None
     commits = [line for line in os.fsdecode(done.stdout).split() if re.fullmatch(r"[0-9a-f]{40,64}", line)]

@@ -81,6 +81,18 @@ def find_conflicts(root: str, snapshot: Snapshot) -> list[str]:
         return list(_iter_conflicts(os.path.realpath(root), snapshot))
 
 
+def find_changes(root: str, snapshot: Snapshot) -> list[str]:
+    """Paths of a worktree that restoring a snapshot would write or remove."""
+    with _write_errors(root):
+        return [
+            path
+            for path, saved in snapshot.files.items()
+            if is_safe_path(path)
+            and _obstacle(root, path) is None
+            and not is_same_state(read_state(os.path.join(root, path)), saved)
+        ]
+
+
 def restore_files(
     root: str, snapshot: Snapshot, blobs: BlobStore, *, overwrite: bool = False, os_calls: OsCalls = OS_CALLS
 ) -> RestoredFiles:

@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 
 from sessiontree.errors import DamagedError, NotFoundError, StoreError
 from sessiontree.git.objects import read_blobs, read_sizes
-from sessiontree.git.status import StatusEntry, iter_status
+from sessiontree.git.status import StatusEntry, iter_status, iter_submodules
 from sessiontree.secrets.names import has_secret_name
 from sessiontree.stores.contract import BlobStore
 from sessiontree.stores.safe_files import read_path
@@ -186,6 +186,8 @@ class _SnapshotBuilder:
             if entry.is_staged:
                 staged[path] = entry
             self._add_file(path, may_be_absent=not entry.is_untracked)
+        for submodule in iter_submodules(self._root):  # changes in them are not listed
+            self._left_out.setdefault(submodule.decode("utf-8", "backslashreplace"), "a nested repository")
         self._add_staged(staged)
         return Snapshot(self._root, head, dict(sorted(self._files.items())), dict(sorted(self._left_out.items())))
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 from msgspec import Struct
 
 from sessiontree.git import command
 
-_OPTIONS = ("--porcelain=v2", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=none")
+# Of a submodule only the commit is compared: to look for changes in it, git would run with the settings in it.
+_OPTIONS = ("--porcelain=v2", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=dirty")
+_SUBMODULE = b"160000 "
 
 
 class StatusEntry(Struct, frozen=True):
@@ -46,3 +49,12 @@ def iter_status(root: str) -> Iterator[StatusEntry]:
                 yield StatusEntry(line[2:], is_untracked=True)
             case _:  # headers and, if ever asked for, ignored files
                 continue
+
+
+def iter_submodules(root: str) -> Iterator[bytes]:
+    """The paths of the submodules of a worktree."""
+    if not os.path.exists(os.path.join(root, ".gitmodules")):  # most have none, and an index can be large
+        return
+    for line in command.output(root, "ls-files", "--stage", "-z").split(b"\0"):
+        if line.startswith(_SUBMODULE):
+            yield line.partition(b"\t")[2]

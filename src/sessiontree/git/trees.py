@@ -288,7 +288,7 @@ def _merge_file(repository: str, ours: DiffEntry, theirs: DiffEntry) -> tuple[st
             names.append(os.path.join(folder, str(len(names))))
             with open(names[-1], "wb") as file:
                 file.write(command.repository_output(repository, "cat-file", "blob", object))
-        done = command.run(("git", "-C", folder, *command.QUIET, "merge-file", "-p", "-q", *names))
+        done = command.run(folder, "merge-file", "-p", "-q", *names)
     if done.returncode >= _MERGE_FAILED:
         return "is binary and was changed on both sides"
     if done.returncode:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from sessiontree.core.ids import timestamp
 from sessiontree.errors import NotFoundError, StoreError, UsageError
 from sessiontree.git import command
-from sessiontree.git.restore_files import RestoredFiles, find_conflicts, restore_files
+from sessiontree.git.restore_files import RestoredFiles, find_changes, find_conflicts, restore_files
 from sessiontree.git.snapshot import Snapshot
 from sessiontree.stores.contract import BlobStore
 from sessiontree.stores.os_calls import OS_CALLS, OsCalls
@@ -46,6 +46,8 @@ class WorktreePlan(Struct, frozen=True):
     files: Snapshot | None = None
     conflicts: tuple[str, ...] = ()
     """Files of an existing worktree with changes that are neither saved nor committed."""
+    changes: tuple[str, ...] = ()
+    """Files of an existing worktree that would be written or removed, also those that are committed."""
     notes: tuple[str, ...] = ()
 
 
@@ -93,7 +95,7 @@ def read_worktree(folder: str) -> WorktreeState:
 def list_worktrees(folder: str) -> list[ListedWorktree]:
     """All worktrees of the repository that contains a folder, as far as git knows them."""
     found: list[ListedWorktree] = []
-    for block in command.query(folder, "worktree", "list", "--porcelain").split("\n\n"):
+    for block in command.query(folder, *_bare(folder), "worktree", "list", "--porcelain").split("\n\n"):
         lines = (line.partition(" ") for line in block.splitlines())
         fields = {name: value for name, _, value in lines}
         if "worktree" in fields:
@@ -114,7 +116,7 @@ def plan_restore(saved: SavedWorktree, repository: str | None = None, *, detach:
     if os.path.lexists(worktree.path):
         missing.append(f"{worktree.path} exists and is not this worktree")
     main = repository or worktree.repository
-    if not main or not os.path.isdir(main) or not command.query(main, "rev-parse", "--git-dir"):
+    if not main or not os.path.isdir(main) or not command.query(main, *_bare(main), "rev-parse", "--git-dir"):
         where = f"the repository {main or '(not recorded)'} does not exist; --repository DIR names another folder"
         return WorktreePlan(worktree, missing=(*missing, where), files=files)
     tip = _find_branch(main, worktree.branch)
@@ -151,7 +153,7 @@ def plan_restore(saved: SavedWorktree, repository: str | None = None, *, detach:
         target = ("-b", worktree.branch, worktree.path, commit)
     else:
         target = ("--detach", worktree.path, commit)
-    arguments = ("git", "-C", main, *command.QUIET, "worktree", "add", *force, *target)
+    arguments = ("git", "-C", main, *_bare(main), "worktree", "add", *force, *target)
     return WorktreePlan(worktree, arguments, files=files, notes=notes)
 
 
@@ -174,7 +176,8 @@ def _plan_existing(worktree: WorktreeState, files: Snapshot | None) -> WorktreeP
             f"run `git switch --detach {files.head[:12]}` there, or use --no-files"
         )
         return WorktreePlan(worktree, missing=(missing,), exists=True, files=files)
-    return WorktreePlan(worktree, exists=True, files=files, conflicts=tuple(find_conflicts(worktree.path, files)))
+    conflicts, changes = find_conflicts(worktree.path, files), find_changes(worktree.path, files)
+    return WorktreePlan(worktree, exists=True, files=files, conflicts=tuple(conflicts), changes=tuple(changes))
 
 
 def restore_worktree(
@@ -184,7 +187,8 @@ def restore_worktree(
     if plan.missing:
         raise NotFoundError(f"{plan.worktree.path}: cannot be recreated: {'; '.join(plan.missing)}")
     if not plan.exists:
-        done = command.run(plan.command)
+        _, _, main, *arguments = plan.command
+        done = command.run(main, *arguments)
         if done.returncode:
             raise StoreError(f"{plan.worktree.path}: git worktree add failed: {os.fsdecode(done.stderr).strip()}")
     if plan.files is None:
@@ -192,13 +196,20 @@ def restore_worktree(
     return restore_files(plan.worktree.path, plan.files, blobs, overwrite=overwrite, os_calls=os_calls)
 
 
+def _bare(folder: str) -> tuple[str, ...]:
+    """The option that names a bare repository: git uses one only if it is named."""
+    is_bare = not os.path.lexists(os.path.join(folder, ".git")) and os.path.isfile(os.path.join(folder, "HEAD"))
+    return (f"--git-dir={folder}",) if is_bare and os.path.isdir(os.path.join(folder, "objects")) else ()
+
+
 def _find_branch(main: str, branch: str | None) -> str:
     """The commit of a branch; empty if it does not exist."""
-    return command.query(main, "rev-parse", "--verify", "--quiet", f"refs/heads/{branch}") if branch else ""
+    found = ("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}")
+    return command.query(main, *_bare(main), *found) if branch else ""
 
 
 def _has_commit(main: str, commit: str) -> bool:
-    return command.query(main, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}") != ""
+    return command.query(main, *_bare(main), "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}") != ""
 
 
 def _is_branch_name(main: str, branch: str) -> bool:

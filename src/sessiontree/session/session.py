@@ -47,6 +47,7 @@ from sessiontree.stores.contract import BlobStore, SessionRef, SessionRepository
 from sessiontree.stores.memory import MemoryStore
 from sessiontree.stores.repositories import open_repository
 
+_APPROVALS = ("approval_mode", "approval_tools")
 _EXCLUSIVE_ATTEMPTS = 20
 """Maximum number of attempts while other writers are excluded: programs that take no lock may still append."""
 
@@ -128,6 +129,8 @@ class Session(Reader):
         """Called with a line for the user, from any thread: what a write did besides writing."""
         self._failed: _FailedWrite | None = None
         self._writable_header: Header | None = None
+        self.granted = Config()
+        """Approvals that this process has set. The file's own may come from another person, and grant nothing."""
         self._needs_encoder = not journal.dialect.traits.one_line_per_entry
         self._leaf: str | Current | None = self._stored_leaf() if self._is_read else CURRENT
         """This object's own leaf; CURRENT until it is first needed, because finding it requires reading the file."""
@@ -287,6 +290,8 @@ class Session(Reader):
         except (TypeError, msgspec.ValidationError) as error:
             raise InvalidEntryError(f"not a session setting: {error}") from None
         self._append_metadata("config", {"config": msgspec.to_builtins(config)})
+        granted = {name: getattr(config, name) for name in _APPROVALS if name in changes}
+        self.granted = msgspec.structs.replace(self.granted, **granted)
         return config
 
     def _append_metadata(self, kind: str, fields: dict[str, Any]) -> None:

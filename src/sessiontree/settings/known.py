@@ -100,6 +100,9 @@ class Settings(Value, frozen=True, omit_defaults=False):
 
     model: Annotated[Word | None, Meta(description="the model to use, as provider:name", extra=USER_ONLY)] = None
     models: Annotated[Word | None, Meta(description="a file that describes more models", extra=USER_ONLY)] = None
+    sandbox: Annotated[
+        bool, Meta(description="run commands that need no approval in a sandbox, if there is one", extra=USER_ONLY)
+    ] = True
     compaction: Compaction = Compaction()
     branch_summary: BranchSummaries = BranchSummaries()
     retry: Retry = Retry()

@@ -46,6 +46,8 @@ def _connect(path: str) -> sqlite3.Connection:
 
 
 def _is_wal(path: str) -> bool:
+    if os.path.exists(path) and not os.path.isfile(path):  # opening a pipe would wait for a writer
+        raise StoreError(f"{path}: not a regular file")
     try:
         with open(path, "rb") as file:
             return file.read(_READ_VERSION_AT + 1)[_READ_VERSION_AT:] == _WAL_VERSION

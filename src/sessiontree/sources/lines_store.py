@@ -80,6 +80,8 @@ class LinesStore(ReadOnlyStore):
 
 def iter_file(path: str) -> Iterator[bytes]:
     """The bytes of a file in blocks."""
+    if os.path.exists(path) and not os.path.isfile(path):  # opening a pipe would wait for a writer
+        raise StoreError(f"{path}: not a regular file")
     try:
         with open(path, "rb") as file:
             while block := file.read(_BLOCK):

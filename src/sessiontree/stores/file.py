@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from stat import S_ISREG as is_regular
 import time
 from collections.abc import Iterable, Iterator
 from fcntl import LOCK_EX, LOCK_NB
@@ -213,12 +214,17 @@ class FileStore:
     def _open_reader(self) -> int:
         if self._reader < 0:
             try:
-                self._reader = self._os_calls.open(self.location, os.O_RDONLY)
+                # Without O_NONBLOCK, opening a pipe that no process writes to would never return.
+                self._reader = self._os_calls.open(self.location, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
             except FileNotFoundError:
                 raise NotFoundError(f"{self.location}: no such file") from None
             except OSError as error:
                 raise StoreError(f"{self.location}: cannot be read: {error.strerror}") from error
             stat = os.fstat(self._reader)
+            if not is_regular(stat.st_mode):
+                os.close(self._reader)
+                self._reader = -1
+                raise StoreError(f"{self.location}: not a regular file")
             self._identity = (stat.st_dev, stat.st_ino)
         return self._reader
 

@@ -90,6 +90,8 @@ class ToolContext(Struct, frozen=True):
     call_id: str = ""
     approved: Plan | None = None
     """The plan that was approved; the tool must do exactly that, or nothing."""
+    sandbox: bool = True
+    """Whether commands that need no approval run in a sandbox, where the system has one."""
     run: Run | None = None
     """The run of the call. A tool that starts runs of its own charges their usage to it."""
 

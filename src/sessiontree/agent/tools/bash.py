@@ -4,21 +4,29 @@ A command that only reads needs no approval. Commands are not parsed: one is pla
 Plainly read-only: it consists of letters, digits and a few characters without meaning for shells, split at spaces; the
 program is known; all options are known not to write, run or follow anything; and every other word, taken as a path, is
 inside the workspace. `cat notes.md` passes. `cat notes.md > x`, `cat $(x)`, `find . -delete` and `cat ../x` do not.
+
+A command without approval uses no program of the project. Git runs in the environment of `git.command`, in which the
+repository cannot start programs. Where the system has one, a sandbox encloses the command (`agent.sandbox`).
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
 import re
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from sessiontree.agent.process import HEAD, TAIL, CommandResult, run_command
+from sessiontree.agent.sandbox import Sandbox, is_available, without_folders
 from sessiontree.agent.tools.base import ArgumentsError, Plan, StructTool, ToolContext, ToolOutput
 from sessiontree.agent.workspace import ResolvedPath, Workspace
-from sessiontree.errors import PathError
-from sessiontree.git.command import runs_programs
+from sessiontree.errors import PathError, StoreError
+from sessiontree.git import command as git
 from sessiontree.secrets.environment import without_secrets
+from sessiontree.secrets.names import has_secret_name
 
 SECONDS = 120.0
 MAX_SECONDS = 3_600.0
@@ -48,15 +56,23 @@ class Bash(StructTool[BashArguments]):
         return Plan(command, changes, reads=reads or (), command=command)
 
     async def carry_out(self, arguments: BashArguments, context: ToolContext) -> ToolOutput:
+        plan = context.approved
+        if plan is None:
+            plan = await asyncio.to_thread(self.prepare, arguments, context)
+        command, sandbox = _check(arguments.command), None
+        environment: Mapping[str, str] = without_secrets(context.environment, context.allowed_secrets)
+        if plan.changes == "nothing":
+            command, environment, sandbox = await asyncio.to_thread(_restrict, plan, environment, context)
         result = await run_command(
-            _check(arguments.command),
+            command,
             cwd=context.workspace.root,
-            environment=without_secrets(context.environment, context.allowed_secrets),
+            environment=environment,
             mask=context.masked(),
             seconds=arguments.timeout,
             outputs=context.outputs,
             name=context.call_id or "bash",
             update=context.update,
+            sandbox=sandbox,
         )
         return as_output(result, arguments.timeout)
 
@@ -121,8 +137,7 @@ _PROGRAMS = {
     "cmp": "bs",
     "cut": "bcdfs",
     "date": "uIR",
-    "df": "hT",
-    "diff": "abBiqrsuwy",
+    "diff": "abBiqsuwy",
     "dirname": "",
     "du": "achks",
     "echo": "n",
@@ -178,7 +193,20 @@ _GIT_LONG = frozenset(
         "--tags",
     }
 )
+# Added to each command: in a repository of another person, these would start programs, or git in a submodule.
+_GIT_ADDED = {
+    "blame": "--no-textconv",
+    "diff": "--no-ext-diff --no-textconv --ignore-submodules=dirty",
+    "log": "--no-ext-diff --no-textconv --no-show-signature",
+    "show": "--no-ext-diff --no-textconv --no-show-signature",
+    "status": "--ignore-submodules=dirty",
+}
+_GIT_SELECTING = frozenset({"--all", "--cached", "--staged", "--tags"})
+"""Options that select commits, rather than how they are shown."""
+_LISTING_SECONDS = 10.0
 _WITHOUT_PATHS = frozenset({"echo", "date", "uname", "whoami", "id", "which", "true", "false"})
+_WITH_FOLDERS = frozenset({"basename", "dirname", "du", "file", "ls", "pwd", "stat"})
+"""Programs that show names in a folder. All others would read the files in it, whatever their names."""
 
 
 def find_read_paths(command: str, workspace: Workspace) -> tuple[ResolvedPath, ...] | None:
@@ -191,15 +219,97 @@ def find_read_paths(command: str, workspace: Workspace) -> tuple[ResolvedPath, .
     letters = _PROGRAMS.get(program)
     if letters is None or not _are_allowed(words, letters, frozenset()):
         return None
-    return () if program in _WITHOUT_PATHS else _resolve(words, workspace)
+    if program in _WITHOUT_PATHS:
+        return ()
+    reads = _resolve(words, workspace)
+    if reads is None or program in _WITH_FOLDERS:
+        return reads
+    return None if any(os.path.isdir(read.path) for read in reads) else reads
 
 
 def _git(words: list[str], workspace: Workspace) -> tuple[ResolvedPath, ...] | None:
     if not words or words[0] not in _GIT or not _are_allowed(words[1:], _GIT[words[0]], _GIT_LONG):
         return None
-    if runs_programs(workspace.root):
+    verb, *words = words
+    try:
+        if not _is_ordinary_repository(workspace.root) or git.runs_programs(workspace.root):
+            return None
+        named = [word for word in words if not word.startswith("-")]
+        if verb in ("diff", "show") and _names_content(workspace.root, named):
+            return None
+        shown = _list_secrets(workspace.root, verb, words) if _shows_content(verb, words) else []
+    except StoreError:
         return None
-    return _resolve(words[1:], workspace)
+    return _resolve([*named, *_iter_named_files(named), *shown], workspace)
+
+
+def _is_ordinary_repository(root: str) -> bool:
+    """Whether git uses the repository in the nearest `.git`, for the files next to it."""
+    top = root
+    while not os.path.lexists(os.path.join(top, ".git")):
+        top, below = os.path.dirname(top), top
+        if top == below:
+            return False
+    return os.path.realpath(top) == os.path.realpath(git.query(root, "rev-parse", "--show-toplevel") or os.sep)
+
+
+def _names_content(root: str, words: list[str]) -> bool:
+    """Whether a word is the id of a file's content, which does not have the file's name."""
+    objects = [part for word in words for part in re.split(r"\.{2,}", word) if part and ":" not in part]
+    if not objects:
+        return False
+    data = "".join(f"{name}\n" for name in objects).encode()
+    return b"blob" in git.output(root, "cat-file", "--batch-check=%(objecttype)", data=data).split()
+
+
+def _iter_named_files(words: list[str]) -> Iterator[str]:
+    """The files in revisions such as `HEAD:id_rsa`."""
+    for word in words:
+        parts = word.split(":")
+        yield from filter(None, (":".join(parts[at:]) for at in range(1, len(parts))))
+
+
+def _shows_content(verb: str, words: list[str]) -> bool:
+    if verb == "log":
+        return any(word == "--patch" or re.fullmatch(r"-[a-z0-9]*[pu][a-z0-9]*", word) for word in words)
+    return verb in ("diff", "show")
+
+
+def _list_secrets(root: str, verb: str, words: list[str]) -> list[str]:
+    """The files with names of secrets whose content a command would show; `StoreError` if listing takes too long."""
+    selecting = [word for word in words if not word.startswith("-") or word in _GIT_SELECTING or _is_count(word)]
+    form = ("--name-only", "--no-renames", "-z", "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty")
+    format = () if verb == "diff" else ("--format=",)
+    done = git.run(root, verb, *form, *format, *selecting, timeout=_LISTING_SECONDS)
+    top = git.query(root, "rev-parse", "--show-toplevel")
+    names = (os.fsdecode(name).strip("\n") for name in done.stdout.split(b"\0"))
+    return [os.path.join(top, name) for name in dict.fromkeys(names) if name and has_secret_name(name)]
+
+
+def _is_count(word: str) -> bool:
+    return re.fullmatch(r"-n?[0-9]*", word) is not None and word != "-"
+
+
+def _restrict(
+    plan: Plan, environment: Mapping[str, str], context: ToolContext
+) -> tuple[str, Mapping[str, str], Sandbox | None]:
+    """A command that nobody approved: what to run instead, with which variables, and where."""
+    workspace = context.workspace
+    program, *words = (plan.command or "").split()
+    path = without_folders(environment.get("PATH", os.defpath), workspace.folders)
+    environment = {**environment, "PATH": path}
+    readable = [read.path for read in plan.reads]
+    if program == "git":
+        verb, *words = words
+        words = [verb, *_GIT_ADDED.get(verb, "").split(), *words]
+        environment = git.environment(workspace.root, base=environment)
+        located = ("--show-toplevel", "--git-common-dir", "--absolute-git-dir")
+        readable += git.query(workspace.root, "rev-parse", "--path-format=absolute", *located).splitlines()
+        readable += git.user_files(workspace.root)
+    home = environment.get("HOME") or os.path.expanduser("~")
+    is_enclosed = context.sandbox and is_available()
+    sandbox = Sandbox(readable, home=home, folders=workspace.folders, path=path) if is_enclosed else None
+    return " ".join([program, *words]), environment, sandbox
 
 
 def _are_allowed(words: list[str], letters: str, long: frozenset[str]) -> bool:

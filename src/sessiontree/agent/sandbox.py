@@ -1,0 +1,178 @@
+"""A sandbox for commands that run without a question: Linux's Landlock, called directly.
+
+Inside, nothing can be written, executed from the project, or reached by TCP, and /proc cannot be read.
+Of the user's home folder only the project, git's settings and programs on the PATH are readable. The sandbox is the
+second line: the first is that such a command is plainly read-only, and that git runs no program of the repository.
+
+Landlock restricts the thread that asks for it and the processes that it starts. So a thread of its own starts the
+command, and no code runs between fork and exec.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import os
+import stat
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from sessiontree.errors import StoreError
+
+T = TypeVar("T")
+
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_VERSION = 1
+_PATH_BENEATH = 1
+_SET_NO_NEW_PRIVS = 38
+
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_FIRST_ACCESSES = (1 << 13) - 1
+"""Everything that the first version knows: execute, write, read, and making and removing entries of each kind."""
+_LATER_ACCESSES = {2: 1 << 13, 3: 1 << 14, 5: 1 << 15}
+"""Version -> what it added: linking across folders, truncating, controls of devices."""
+_TCP = 0b11
+_TCP_VERSION = 4
+_SCOPES = 0b11
+"""Abstract sockets of, and signals to, processes outside."""
+_SCOPES_VERSION = 6
+
+_READ = _READ_FILE | _READ_DIR
+_RUN = _READ | _EXECUTE
+_PROGRAM_FOLDERS = ("", "../lib", "../lib64", "../libexec", "../etc", "../share/git-core", "../share/misc")
+"""Around a folder of programs in the home folder: what those programs need."""
+_USER_FILES = (".gitconfig", ".config/git")
+
+
+class _Ruleset(ctypes.Structure):
+    _fields_ = (("fs", ctypes.c_uint64), ("net", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
+
+
+class _PathBeneath(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = (("access", ctypes.c_uint64), ("parent", ctypes.c_int32))
+
+
+@functools.cache
+def landlock_version() -> int:
+    """The version of Landlock in the running kernel; 0 if there is none."""
+    if not sys.platform.startswith("linux"):
+        return 0
+    return max(0, int(_libc().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION))))
+
+
+def is_available() -> bool:
+    """Whether commands can be sandboxed on this machine."""
+    return landlock_version() > 0
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+class Sandbox:
+    """What a command may read, besides what is outside of the user's home folder and the project."""
+
+    def __init__(self, readable: Sequence[str], *, home: str, folders: Sequence[str], path: str) -> None:
+        """`folders` are those of the project. `readable`: more files and folders. `path`: where its programs are."""
+        self._readable = (*folders, *readable, *(os.path.join(home, name) for name in _USER_FILES))
+        # /proc: the environment of other processes of the user, such as this one, contains keys.
+        self._masked = tuple(os.path.realpath(folder) for folder in (home, *folders, "/proc"))
+        self._path = tuple(folder for folder in path.split(os.pathsep) if os.path.isabs(folder))
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Call a function in a thread inside the sandbox; processes that it starts stay in there."""
+        results: list[T] = []
+        errors: list[BaseException] = []
+
+        def inside() -> None:
+            try:
+                self._enter()
+                results.append(function())
+            except BaseException as error:  # noqa: BLE001 - raised again in the thread of the caller
+                errors.append(error)
+
+        thread = threading.Thread(target=inside, name="sandbox")
+        thread.start()
+        thread.join()
+        if errors:
+            raise errors[0]
+        return results[0]
+
+    def _enter(self) -> None:
+        version = landlock_version()
+        handled = _FIRST_ACCESSES
+        for since, accesses in _LATER_ACCESSES.items():
+            handled |= accesses if version >= since else 0
+        ruleset = _Ruleset(handled, _TCP, _SCOPES)
+        # The kernel accepts a shorter structure from callers that know fewer fields.
+        size = 24 if version >= _SCOPES_VERSION else 16 if version >= _TCP_VERSION else 8
+        fd = _check(_libc().syscall(_CREATE_RULESET, ctypes.byref(ruleset), ctypes.c_size_t(size), ctypes.c_uint32(0)))
+        try:
+            for path, access in self._rules():
+                _allow(fd, path, access & handled)
+            _check(_libc().prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+            _check(_libc().syscall(_RESTRICT_SELF, ctypes.c_int(fd), ctypes.c_uint32(0)))
+        finally:
+            os.close(fd)
+
+    def _rules(self) -> Iterator[tuple[str, int]]:
+        for path in _iter_outside(os.sep, self._masked):
+            yield path, _RUN
+        for path in self._readable:
+            yield path, _READ
+        for folder in self._path:
+            for beside in _PROGRAM_FOLDERS:
+                yield os.path.join(folder, beside), _RUN
+        yield os.devnull, _READ | _WRITE_FILE
+
+
+def _iter_outside(top: str, masked: Sequence[str]) -> Iterator[str]:
+    """Everything below a folder that is neither one of the masked folders, nor in one, nor contains one."""
+    # Rules only allow: a folder can be left out only by allowing everything else, from the top down.
+    with contextlib.suppress(OSError), os.scandir(top) as entries:
+        for entry in entries:
+            if entry.path in masked or entry.is_symlink():
+                continue
+            if any(folder.startswith(entry.path + os.sep) for folder in masked):
+                yield from _iter_outside(entry.path, masked)
+            else:
+                yield entry.path
+
+
+def _allow(ruleset: int, path: str, access: int) -> None:
+    try:
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return  # not there, or not readable: nothing to allow
+    try:
+        if not stat.S_ISDIR(os.fstat(fd).st_mode):
+            access &= _EXECUTE | _WRITE_FILE | _READ_FILE
+        rule = _PathBeneath(access, fd)
+        _check(
+            _libc().syscall(
+                _ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(_PATH_BENEATH), ctypes.byref(rule), ctypes.c_uint32(0)
+            )
+        )
+    finally:
+        os.close(fd)
+
+
+def _check(result: int) -> int:
+    if result < 0:
+        raise StoreError(f"the sandbox cannot be set up: {os.strerror(ctypes.get_errno())}; see the setting `sandbox`")
+    return result
+
+
+def without_folders(path: str, folders: Iterable[str]) -> str:
+    """A PATH without relative folders and those in the given ones: a project must not provide the programs."""
+    kept = []
+    for entry in path.split(os.pathsep):
+        real = os.path.realpath(entry) if os.path.isabs(entry) else ""
+        if real and not any(real == folder or real.startswith(folder.rstrip(os.sep) + os.sep) for folder in folders):
+            kept.append(entry)
+    return os.pathsep.join(kept)

@@ -1,0 +1,186 @@
+"""What commands without approval may read, and the sandbox around them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sessiontree.agent.approval import Reply
+from sessiontree.agent.process import CommandResult, run_command
+from sessiontree.agent.sandbox import Sandbox, is_available, landlock_version
+from sessiontree.secrets.environment import Mask
+from tests.adversarial.repositories import git, make_project
+from tests.agent.builders import BARE, Workplace
+
+SECRET = "hunter2-hunter2-hunter2"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Workplace:
+    place = Workplace(tmp_path)
+    place.approvals.set_mode("autoEdit")
+    place.answers.reply = Reply("no")
+    git(make_project(place.project), "checkout", "-q", "-f")
+    return place
+
+
+def commit_secret(project: Path, name: str = "id_rsa") -> None:
+    (project / name).write_text(SECRET)
+    git(project, "add", "-A")
+    git(project, "commit", "-q", "-m", "a secret")
+
+
+def assert_asked(place: Workplace, command: str) -> None:
+    before = len(place.answers.questions)
+    output = place.call("bash", command=command)
+    assert SECRET not in output.text
+    assert len(place.answers.questions) == before + 1, command
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git show HEAD:id_rsa",
+        "git show :id_rsa",
+        "git show HEAD:./id_rsa",
+        "git show HEAD",
+        "git show",
+        "git log -p",
+        "git log -n 1 -p --all",
+        "git log -1 -u",
+        "git log --patch",
+        "git diff main~1 main",
+        "git blame id_rsa",
+        "cat id_rsa",
+        "grep x a.txt id_rsa",
+    ],
+)
+def test_a_command_that_shows_a_file_named_like_a_secret_is_asked_about(place: Workplace, command: str) -> None:
+    commit_secret(place.project)
+    assert_asked(place, command)
+
+
+def test_the_question_names_the_secret_file(place: Workplace) -> None:
+    commit_secret(place.project, ".env")
+    place.call("bash", command="git log -p")
+    assert place.answers.questions[0].reasons == ("the name of .env indicates secrets",)
+
+
+def test_a_secret_file_that_was_deleted_later_is_still_a_secret(place: Workplace) -> None:
+    commit_secret(place.project)
+    git(place.project, "mv", "id_rsa", "harmless.txt")
+    git(place.project, "commit", "-q", "-m", "renamed")
+    assert_asked(place, "git log -p")
+    assert_asked(place, "git show HEAD")
+
+
+def test_the_content_of_a_file_by_its_object_id_is_asked_about(place: Workplace) -> None:
+    commit_secret(place.project)
+    name = git(place.project, "rev-parse", "HEAD:id_rsa")
+    assert_asked(place, f"git show {name}")
+    assert_asked(place, f"git diff {git(place.project, 'rev-parse', 'HEAD:a.txt')} {name}")
+
+
+def test_commands_about_harmless_files_are_not_asked_about(place: Workplace) -> None:
+    commit_secret(place.project)
+    (place.project / "a.txt").write_text("three\n")
+    for command in ("git status", "git diff", "git log --oneline", "git log -p a.txt", "git show HEAD:a.txt"):
+        assert not place.call("bash", command=command).is_error, command
+    assert place.answers.questions == []
+
+
+def test_a_diff_of_folders_is_asked_about(place: Workplace) -> None:
+    for name in ("x", "y"):
+        (place.project / name).mkdir()
+    (place.project / "x" / ".env").write_text(SECRET)
+    (place.project / "y" / ".env").symlink_to("/etc/passwd")
+    for command in ("diff x y", "diff -r x y", "diff a.txt x", "diff -r . x"):
+        assert_asked(place, command)
+
+
+def test_a_repository_for_files_elsewhere_is_asked_about(place: Workplace, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "a.txt").write_text(SECRET)
+    git(place.project, "config", "core.worktree", str(tmp_path / "elsewhere"))
+    assert_asked(place, "git diff")
+    git(place.project, "config", "core.worktree", str(tmp_path))
+    assert_asked(place, "git diff")
+
+
+# The sandbox
+
+
+def run(command: str, sandbox: Sandbox, cwd: Path) -> CommandResult:
+    return asyncio.run(run_command(command, cwd=str(cwd), environment=BARE, mask=Mask({}), seconds=30, sandbox=sandbox))
+
+
+@pytest.fixture
+def enclosed(place: Workplace, tmp_path: Path) -> Sandbox:
+    return Sandbox([], home=str(tmp_path), folders=[str(place.project)], path=os.environ["PATH"])
+
+
+def test_whether_there_is_a_sandbox_is_known() -> None:
+    assert is_available() == (landlock_version() > 0)
+    if not sys.platform.startswith("linux"):
+        assert not is_available()
+
+
+def test_inside_the_sandbox_nothing_is_written_started_or_reached(
+    place: Workplace, enclosed: Sandbox, tmp_path: Path
+) -> None:
+    (tmp_path / "key").write_text(SECRET)
+    (place.project / "program").write_text("#!/bin/sh\necho started\n")
+    (place.project / "program").chmod(0o755)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        attempts = {
+            "write": "echo x > made; test -e made && echo done",
+            "truncate": ": > a.txt; test -s a.txt || echo done",
+            "remove": "rm -f a.txt; test -e a.txt || echo done",
+            "read": f"grep -q {SECRET} {tmp_path}/key && echo done",
+            "start": "./program && echo done",
+            "inspect": f"cat /proc/{os.getpid()}/environ && echo done",
+            "connect": f"exec 3<>/dev/tcp/127.0.0.1/{port} && echo done",
+        }
+        version = landlock_version()
+        expected = dict.fromkeys(attempts, version == 0)
+        expected["truncate"], expected["connect"] = version < 3, version < 4
+        if version == 0:
+            with pytest.raises(Exception, match="sandbox"):
+                run("true", enclosed, place.project)
+            return
+        results = {name: "done" in run(line, enclosed, place.project).output for name, line in attempts.items()}
+    assert results == expected
+    assert run("cat a.txt; ls /usr > /dev/null && echo listed", enclosed, place.project).output == "one\nlisted\n"
+
+
+def test_the_sandbox_encloses_only_what_it_starts(place: Workplace, enclosed: Sandbox) -> None:
+    if is_available():
+        run("true", enclosed, place.project)
+    (place.project / "written-by-us").write_text("x")
+    assert subprocess.run(["touch", place.project / "by-a-child"], check=False).returncode == 0
+
+
+def test_a_command_without_approval_runs_in_the_sandbox_if_there_is_one(place: Workplace, tmp_path: Path) -> None:
+    # `git log` follows `info/alternates`, which nothing but the sandbox notices.
+    elsewhere = make_project(tmp_path / "elsewhere")
+    commit_secret(elsewhere, "notes.txt")
+    (place.project / ".git" / "objects" / "info" / "alternates").write_text(f"{elsewhere}/.git/objects\n")
+    name = git(elsewhere, "rev-parse", "HEAD")
+    environment = {**BARE, "HOME": str(tmp_path)}
+    enclosed = Workplace(tmp_path, environment=environment)
+    enclosed.answers.reply = Reply("no")
+    output = enclosed.call("bash", command=f"git log --oneline {name}")
+    assert ("a secret" in output.text) == (not is_available())
+
+
+def test_an_approved_command_runs_outside_of_the_sandbox(place: Workplace) -> None:
+    place.answers.reply = Reply("once")
+    assert not place.call("bash", command="touch made").is_error
+    assert (place.project / "made").exists()

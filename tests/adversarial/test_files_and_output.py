@@ -1,0 +1,231 @@
+"""Links, pipes and escape sequences in folders and sessions; values that no format allows; a full disk."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import sessiontree
+from sessiontree.agent.controller import Controller
+from sessiontree.agent.process import OutputCollector
+from sessiontree.errors import UsageError
+from sessiontree.secrets.environment import Mask
+from tests.adversarial.repositories import git, make_project
+
+SECONDS = 60.0
+C1 = "\x9b31m\x85\x7f"
+
+
+def sessiontree_command(
+    *arguments: str | Path, home: Path, **more: object
+) -> subprocess.CompletedProcess[str]:
+    """Run the program, as a user does; a program that waits for a pipe runs into the time limit."""
+    return subprocess.run(
+        [sys.executable, "-m", "sessiontree", *map(str, arguments)],
+        capture_output=True, text=True, timeout=SECONDS, check=False, stdin=subprocess.DEVNULL,
+        env={**os.environ, "SESSIONTREE_HOME": str(home), "HOME": str(home.parent)}, **more,  # type: ignore[call-overload]
+    )  # fmt: skip
+
+
+def session_in(tmp_path: Path, text: str = "hello") -> str:
+    project = tmp_path / "project"
+    project.mkdir(exist_ok=True)
+    session = sessiontree.create(project, home=tmp_path / "home")
+    session.append("user", text)
+    session.close()
+    return session.location
+
+
+def lines(location: str, *added: object) -> None:
+    with open(location, "a", encoding="utf-8", errors="surrogatepass") as file:
+        file.writelines(json.dumps(line) + "\n" for line in added)
+
+
+# Links
+
+
+@pytest.mark.parametrize("linked", ["folder", "tool-results"])
+def test_a_linked_folder_of_outputs_is_refused(tmp_path: Path, linked: str) -> None:
+    location = session_in(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    folder = Path(os.path.splitext(location)[0])
+    if linked == "folder":
+        folder.symlink_to(tmp_path / "elsewhere")
+    else:
+        folder.mkdir()
+        (folder / "tool-results").symlink_to(tmp_path / "elsewhere")
+    controller = Controller(tmp_path / "project", home=tmp_path / "home")
+    with pytest.raises(UsageError, match="symbolic link"):
+        asyncio.run(controller.resume(location))
+
+
+def test_output_is_not_written_through_a_link_that_appears_later(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "outputs").symlink_to(tmp_path / "elsewhere")
+    collector = OutputCollector(Mask({}), str(tmp_path / "outputs"), "x", None)
+    collector.add(b"line\n" * 20_000)
+    collector.end()
+    assert collector.result().spill is None
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_restoring_a_worktree_changes_no_file_that_exists_without_yes(tmp_path: Path) -> None:
+    project = make_project(tmp_path / "project")
+    location = session_in(tmp_path)
+    home = tmp_path / "home"
+    assert sessiontree_command("worktree", "save", location, home=home).returncode == 0
+    git(project, "checkout", "-q", "-f")
+    assert (project / "a.txt").read_text() == "one\n"
+    refused = sessiontree_command("worktree", "restore", location, home=home)
+    assert refused.returncode != 0
+    assert "a.txt" in refused.stderr
+    assert "--yes" in refused.stderr
+    assert (project / "a.txt").read_text() == "one\n"
+    assert sessiontree_command("worktree", "restore", location, "--yes", home=home).returncode == 0
+    assert (project / "a.txt").read_text() == "two\n"
+
+
+@pytest.mark.parametrize("name", ["native", "native.blobs"])
+def test_sync_does_not_follow_a_linked_folder(tmp_path: Path, name: str) -> None:
+    location = session_in(tmp_path)
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "shared" / name).symlink_to(tmp_path / "elsewhere")
+    done = sessiontree_command("sync", tmp_path / "shared", home=tmp_path / "home")
+    assert "symbolic link" in done.stdout + done.stderr
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    assert Path(location).exists()
+
+
+# Pipes
+
+
+def test_sync_does_not_wait_for_a_pipe(tmp_path: Path) -> None:
+    location = session_in(tmp_path)
+    home = tmp_path / "home"
+    assert sessiontree_command("sync", tmp_path / "shared", home=home).returncode == 0
+    (copy,) = (tmp_path / "shared").rglob("*.jsonl")
+    copy.unlink()
+    os.mkfifo(copy)
+    blob = tmp_path / "shared" / "native.blobs" / "00" / ("0" * 64)
+    blob.parent.mkdir(parents=True)
+    os.mkfifo(blob)
+    done = sessiontree_command("sync", tmp_path / "shared", home=home)
+    assert "not a regular file" in done.stdout + done.stderr
+    assert Path(location).exists()
+
+
+@pytest.mark.parametrize("name", ["x.jsonl", "state.vscdb", "x.db", "x.json"])
+def test_doctor_does_not_wait_for_a_pipe(tmp_path: Path, name: str) -> None:
+    (tmp_path / "sessions").mkdir()
+    os.mkfifo(tmp_path / "sessions" / name)
+    done = sessiontree_command("doctor", tmp_path / "sessions", home=tmp_path / "home")
+    assert "Traceback" not in done.stderr
+    assert name != "x.jsonl" or "not a regular file" in done.stdout
+
+
+# Terminals
+
+
+def test_json_and_file_names_contain_no_controls(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    location = session_in(tmp_path, f"hello {C1}")
+    for arguments in (
+        ("show", location, "--json"),
+        ("context", location, "--json"),
+        ("context", location, "--as", "anthropic"),
+        ("context", location, "--as", "openai"),
+    ):
+        done = sessiontree_command(*arguments, home=home)
+        assert done.returncode == 0, done.stderr
+        assert not set(C1) & set(done.stdout), arguments
+        assert "\\u009b" in done.stdout
+        assert json.loads(done.stdout)
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / f"a{C1}\x1b[2J.jsonl").write_text("{")
+    done = sessiontree_command("doctor", tmp_path / "bad", home=home)
+    assert not {"\x1b", *C1} & set(done.stdout + done.stderr)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[x]: javascript:alert(1)\n[click][x]",
+        "- [x]: javascript:alert(1)\n\n[click][x]",
+        "> 1. [x]: javascript:alert(1)\n\n[click][x]",
+        "[a\\]b]: javascript:alert(1)\n\n[click][a\\]b]",
+        "[" + "x" * 300 + "]: javascript:alert(1)",
+        "[a\nb]: javascript:alert(1)\n\n[a b]",
+    ],
+)
+def test_exported_markdown_defines_no_links(tmp_path: Path, text: str) -> None:
+    location = session_in(tmp_path, text)
+    done = sessiontree_command("export", location, "--format", "markdown", "-o", "-", home=tmp_path / "home")
+    assert done.returncode == 0, done.stderr
+    assert "alert(1)" in done.stdout
+    assert "]:" not in done.stdout
+
+
+# Odd values
+
+
+@pytest.mark.parametrize("cwd", ["/a\0b", "/a\ud800b", "\0", "\udcff"])
+@pytest.mark.parametrize(
+    "words", [["info"], ["worktree", "save"], ["worktree", "restore"], ["convert", "--to", "pi"], ["chat", "-p", "x"]]
+)
+def test_a_folder_that_cannot_exist_is_reported(tmp_path: Path, cwd: str, words: list[str]) -> None:
+    location = session_in(tmp_path)
+    text = Path(location).read_text()
+    first, _, rest = text.partition("\n")
+    Path(location).write_text(json.dumps({**json.loads(first), "cwd": cwd}) + "\n" + rest)
+    verb, *options = words
+    place = ["--session", location, "--model", "demo"] if verb == "chat" else [location]
+    if verb == "worktree":
+        place, options = [*options, location], []
+    done = sessiontree_command(verb, *place, *options, home=tmp_path / "home", cwd=str(tmp_path))
+    assert "Traceback" not in done.stderr
+
+
+def test_a_call_without_a_name_is_readable(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    location = tmp_path / "claude.jsonl"
+    shared = {"sessionId": "s", "version": "2.0.0", "cwd": str(tmp_path), "timestamp": "2026-01-01T00:00:00.000Z"}
+    user = {"type": "user", "uuid": "u1", "parentUuid": None, "message": {"role": "user", "content": "hi"}, **shared}
+    for number, block in enumerate(
+        [{"type": "tool_use", "id": "t1", "input": {}}, {"type": "tool_use", "id": "t1", "name": None, "input": {}},
+         {"type": "tool_use", "id": 5, "name": 7, "input": "x"}, {"type": "tool_use"}]
+    ):  # fmt: skip
+        answer = {
+            "type": "assistant", "uuid": "a1", "parentUuid": "u1",
+            "message": {"role": "assistant", "model": "m", "id": "m1", "content": [block]}, **shared,
+        }  # fmt: skip
+        location.write_text(json.dumps(user) + "\n" + json.dumps(answer) + "\n")
+        for words in (
+            ["show"], ["context"], ["context", "--as", "anthropic"], ["context", "--as", "openai"], ["info"],
+            ["context", "--as", "openai-chat"], ["doctor"], ["convert", "--to", "pi"], ["convert", "--to", "native"],
+            ["export", "--format", "markdown", "-o", "-"], ["export", "--format", "html", "-o", "-"],
+        ) if number == 0 else (["show"], ["context", "--as", "openai"], ["convert", "--to", "neovate"]):  # fmt: skip
+            done = sessiontree_command(words[0], location, *words[1:], home=home)
+            assert "Traceback" not in done.stderr, (block, words, done.stderr)
+
+
+def test_saving_a_worktree_on_a_full_disk_is_reported(tmp_path: Path) -> None:
+    project = make_project(tmp_path / "project")
+    (project / "large.txt").write_bytes(os.urandom(400_000))
+    location = session_in(tmp_path)
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+    done = sessiontree_command("worktree", "save", location, home=tmp_path / "home", preexec_fn=limit)
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
+    assert "worktree" in done.stderr or "blob" in done.stderr
+    assert sessiontree_command("worktree", "save", location, home=tmp_path / "home").returncode == 0
