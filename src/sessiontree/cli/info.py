@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 from sessiontree.cli import output
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import add_dialect_option, open_session
+from sessiontree.core.usage import CostTotal
 from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.library import counts
 from sessiontree.library.cache import Cache, cache_path
+from sessiontree.models.cost_estimate import describe_cost
 from sessiontree.paths import iter_session_files, short_id
 from sessiontree.stores.repositories import home_folder
 from sessiontree.views.json import describe_session
@@ -88,7 +90,8 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
         "orphans": str(len(facts["orphans"])) if facts["orphans"] else "",
         "labels": ", ".join(facts["labels"].values()),
         "usage": f"{plural(usage['requests'], 'request')}, {usage['input']:,} tokens in, {usage['output']:,} out, "
-        f"{usage['cached']:,} cached, cost ${usage['cost']:.4f}",
+        f"{usage['cached']:,} cached",
+        "cost": describe_cost(CostTotal(facts["estimatedCost"], facts["costKind"])),
         "read only": facts["readOnly"] or "",
     }
     for name, value in rows.items():

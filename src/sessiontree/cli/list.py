@@ -1,7 +1,8 @@
 """List this project's sessions from all agents on this machine; with --all, the sessions of every project.
 
 Marks before the title: ! damaged, - no messages, ? draft. A number with ~ is estimated from both ends of a large file.
-Sub-agents are listed below the session that started them; with --tree, forks below the session they were forked from.
+`?` is unknown; a cost with ~ is estimated from dated prices (see `sessiontree info`). With --subagents, sub-agents are
+listed below the session that started them; with --tree, forks below the session they were forked from.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from sessiontree.archive.tags import SessionTags, tags_of_summaries
 from sessiontree.cli import output, stderr
 from sessiontree.cli.library_options import (
     add_filter_options,
@@ -20,6 +22,7 @@ from sessiontree.cli.library_options import (
     open_library,
     parse_since,
     requested_project,
+    scan_progress,
 )
 from sessiontree.cli.parser import Options
 from sessiontree.errors import UsageError
@@ -36,8 +39,17 @@ EXAMPLES = """examples:
   sessiontree list --all --agent claude --sort cost --json"""
 
 
+_SECONDS_SEEN, _SECONDS_UNSEEN = 30.0, 2.0
+"""How long large sessions are counted after the output, on a terminal and elsewhere."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_filter_options(parser, since="only sessions active since then: 90m, 12h, 7d, 2w, or 2026-11-01")
+    parser.add_argument(
+        "--tag", metavar="TAG", action="append", default=[], help="only sessions with this tag; repeatable"
+    )
+    parser.add_argument("--pinned", action="store_true", help="only pinned sessions")
+    parser.add_argument("--subagents", action="store_true", help="show sub-agents")
     parser.add_argument("--named", action="store_true", help="only sessions with a name")
     parser.add_argument(
         "--sort", choices=("recent", "size", "cost", "messages"), default="recent", help="sort by (default: recent)"
@@ -51,16 +63,30 @@ def run(options: Options) -> None:
     start = time.perf_counter()
     with open_library(options) as library:
         project = requested_project(options)
-        select_sessions, hidden = _select(library, options, project)
-        members = _arrange(library, select_sessions, options)
+        tags = tags_of_summaries(library.documents, library.everything())
+        selected, hidden = _select(library, options, project, tags)
+        members = _arrange(library, selected, options)
         if options.json:
-            output.print_json(_to_json(library, members, project, start))
-            return
-        _print(library, members, with_project=options.all)
-        _print_summary(library, members, hidden, project, start)
+            output.print_json(_to_json(library, members, project, start, tags))
+        else:
+            _print(library, members, tags, with_project=options.all)
+            _print_summary(library, members, hidden, project, start)
+        sys.stdout.flush()
+        _count_exactly(library)
 
 
-def _select(library: Library, options: Options, project: str | None) -> tuple[list[Summary], int]:
+def _count_exactly(library: Library) -> None:
+    """Count large sessions after the output: completely on a terminal, else for a few seconds."""
+    seconds = _SECONDS_SEEN if sys.stderr.isatty() else _SECONDS_UNSEEN
+    try:
+        library.count_exactly(time.monotonic() + seconds, scan_progress())
+    except KeyboardInterrupt:
+        stderr.print_line("Counting stopped. The next listing continues it.")
+
+
+def _select(
+    library: Library, options: Options, project: str | None, tags: Mapping[str, SessionTags]
+) -> tuple[list[Summary], int]:
     """The selected sessions, and how many --limit leaves out."""
     found = library.sessions(
         agent=options.agent,
@@ -69,6 +95,9 @@ def _select(library: Library, options: Options, project: str | None) -> tuple[li
         named=options.named,
         sort=options.sort,
     )
+    if options.tag or options.pinned:
+        wanted = {" ".join(tag.split()) for tag in options.tag}
+        found = [summary for summary in found if _has_tags(tags.get(summary.ref), wanted, pinned=options.pinned)]
     if options.limit is None:
         return found, 0
     if options.limit < 0:
@@ -76,9 +105,13 @@ def _select(library: Library, options: Options, project: str | None) -> tuple[li
     return found[: options.limit], max(len(found) - options.limit, 0)
 
 
+def _has_tags(tags: SessionTags | None, wanted: set[str], *, pinned: bool) -> bool:
+    return tags is not None and wanted.issubset(tags.tags) and (tags.pinned or not pinned)
+
+
 def _arrange(library: Library, sessions: Sequence[Summary], options: Options) -> list[ThreadMember]:
     """Put sub-agents below their sessions and, with --tree, forks below their origin."""
-    paths = {session.ref for session in sessions}
+    paths = {session.ref for session in sessions} if options.subagents else set()
     subagents = [other for other in library.everything() if other.kind == "subagent" and other.parent in paths]
     subagents.sort(key=lambda subagent: subagent.created or subagent.modified)
     return (
@@ -86,11 +119,13 @@ def _arrange(library: Library, sessions: Sequence[Summary], options: Options) ->
     )
 
 
-def _print(library: Library, members: Sequence[ThreadMember], *, with_project: bool) -> None:
+def _print(
+    library: Library, members: Sequence[ThreadMember], tags: Mapping[str, SessionTags], *, with_project: bool
+) -> None:
     if not members:
         return
     rows = draw_listing(
-        members, output.width(), time.time(), short_ids(library.everything()), with_project=with_project
+        members, output.width(), time.time(), short_ids(library.everything()), with_project=with_project, tags=tags
     )
     output.print_lines([output.dim(next(rows))])
     if not output.use_color():
@@ -117,11 +152,17 @@ def _print_summary(
         stderr.print_line(f"{plural(sessions, 'session')}{more} · {files} · {took:.0f} ms")
 
 
-def _to_json(library: Library, members: Sequence[ThreadMember], project: str | None, start: float) -> dict[str, Any]:
+def _to_json(
+    library: Library,
+    members: Sequence[ThreadMember],
+    project: str | None,
+    start: float,
+    tags: Mapping[str, SessionTags],
+) -> dict[str, Any]:
     scan = library.scan
     return {
         "project": project,
-        "sessions": [describe_thread(member) for member in members],
+        "sessions": [describe_thread(member, tags.get(member.summary.ref)) for member in members],
         "totals": totals([member.summary for member in members]),
         "scan": {"files": scan.found, "read": scan.read, "bytesRead": scan.bytes_read},
         "timings": {"scanMs": round(1000 * scan.seconds, 1), "totalMs": round(1000 * (time.perf_counter() - start), 1)},

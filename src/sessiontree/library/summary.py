@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from sessiontree.core.usage import UnpricedUsage
 from sessiontree.stores.contract import not_a_file
 
 Health: TypeAlias = Literal["ok", "damaged", "empty", "draft"]
@@ -67,6 +68,8 @@ class Summary(Struct, frozen=True, gc=False, array_like=True):
     """Whether the session is a file of its own, not one of several in a database or in a repository."""
     is_line_file: bool = True
     """Whether that file consists of the session's lines, not of a document or compressed data."""
+    unpriced: tuple[UnpricedUsage, ...] = ()
+    """Usage without a recorded cost, by model."""
 
     @property
     def path(self) -> str:
