@@ -23,9 +23,7 @@ SECONDS = 60.0
 C1 = "\x9b31m\x85\x7f"
 
 
-def sessiontree_command(
-    *arguments: str | Path, home: Path, **more: object
-) -> subprocess.CompletedProcess[str]:
+def sessiontree_command(*arguments: str | Path, home: Path, **more: object) -> subprocess.CompletedProcess[str]:
     """Run the program, as a user does; a program that waits for a pipe runs into the time limit."""
     return subprocess.run(
         [sys.executable, "-m", "sessiontree", *map(str, arguments)],

@@ -80,7 +80,9 @@ def test_a_stricter_mode_of_another_process_counts(tmp_path: Path) -> None:
     assert not (project / "made").exists()
 
 
-def controller_of(tmp_path: Path, project: Path, answers: list[bool] | None, asked: list[str], **more: Any) -> Controller:
+def controller_of(
+    tmp_path: Path, project: Path, answers: list[bool] | None, asked: list[str], **more: Any
+) -> Controller:
     async def confirm(question: str) -> bool:
         asked.append(question)
         assert answers is not None

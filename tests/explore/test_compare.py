@@ -119,7 +119,7 @@ def test_times_are_short(seconds: float, text: str) -> None:
 
 
 def test_costs_below_a_cent_are_shown() -> None:
-    assert [cost(0), cost(0.0042), cost(1.5)] == ["", "$0.0042", "$1.50"]
+    assert [cost(0, 0), cost(0, 9), cost(0.0042, 9), cost(1.5, 9)] == ["", "?", "$0.0042", "$1.50"]
 
 
 def test_a_binary_file_has_no_lines() -> None:

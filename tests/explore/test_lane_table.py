@@ -135,7 +135,13 @@ def test_empty_columns_are_omitted() -> None:
     bare = [result(number, cost=0.0, check=None, files=None) for number in (1, 2)]
     for width in WIDTHS:
         shown = "\n".join(draw_results(bare, width))
-        assert not {"COST", "CHECK", "FILES", "$"} & set(re.findall(r"[A-Z]+|\$", shown))
+        assert not {"CHECK", "FILES", "$"} & set(re.findall(r"[A-Z]+|\$", shown))
+
+
+def test_an_unknown_cost_is_a_question_mark() -> None:
+    unknown = [result(number, cost=0.0) for number in (1, 2)]
+    (heading, first, *_) = draw_results(unknown, 200)
+    assert first[: heading.index("COST") + len("COST")].endswith(" ?")
 
 
 @pytest.mark.parametrize("width", WIDTHS)

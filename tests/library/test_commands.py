@@ -113,7 +113,7 @@ def test_list_without_sessions_reports_that_on_stderr(run: Run, world: World, he
 
 def test_a_piped_listing_is_plain(run: Run, world: World, here: Path) -> None:
     world.claude(IDS[0], here, ["tab\there \x1b[31mred\x1b[0m \u202etfel 解析器"])
-    ran = run("list")
+    ran = run("list", COLUMNS="130")
     assert "\t" not in ran.out
     assert "\x1b" not in ran.out
     assert "\u202e" not in ran.out
@@ -152,10 +152,59 @@ def test_subagents_are_listed_below_their_session_and_health_is_marked(run: Run,
     side = claude_lines(IDS[0], str(here), ["look around"], sidechain=True)
     world.put(main.parent / IDS[0] / "subagents" / "agent-a.jsonl", side)
     world.put(main.parent / f"{IDS[1]}.jsonl", json_lines(claude_lines(IDS[1], str(here), minute=30)) + b"{torn")
-    rows = run("list").lines[1:]
+    rows = run("list", "--subagents").lines[1:]
     assert rows[0].startswith("! ")
     assert rows[1].startswith("  mend the parser")
     assert rows[2].startswith("  └ ⚙ look around")
+    assert "look around" not in run("list").out
+    assert len(run("list", "--json").json["sessions"]) == 2
+
+
+def test_what_is_unknown_is_a_question_mark(run: Run, world: World, here: Path) -> None:
+    world.claude(IDS[0], here, ["mend the parser"])
+    source = world.put(here / "source.jsonl", claude_lines(IDS[1], str(here), ["hello there"]))
+    run("convert", str(source), "--to", "neovate", "--install")  # Neovate does not record the folder
+    heading, *rows = run("list", "--all", COLUMNS="140").lines
+    at = heading.index("project")
+    assert {row[: at + 1].split()[0]: row[at] for row in rows} == {"mend": here.name[0], "hello": "?"}
+    branches = heading.index(" br") + 2
+    assert {row[branches] for row in rows} == {"1"}
+
+
+def test_one_long_id_leaves_room_for_the_other_columns(run: Run, world: World, here: Path) -> None:
+    for letter in "ab":
+        world.claude(f"{'0' * 60}{letter}", here, [f"prompt {letter}"])
+    heading, *rows = run("list").lines
+    assert {"age", "msgs", "size", "agent", "id"} <= set(heading.split())
+    assert max(map(len, rows)) <= 100
+
+
+def test_branches_of_large_sessions_are_known_after_the_first_listing(run: Run, world: World, here: Path) -> None:
+    world.claude(IDS[0], here, ["begin", *(f"prompt {number} " + "word " * 500 for number in range(200))])
+    first, second = (run("list", "--json").json["sessions"][0] for _ in range(2))
+    assert first["exact"] is False
+    assert (second["exact"], second["branches"]) == (True, 1)
+
+
+@pytest.mark.parametrize("agent", ["claude", "pi", "omp", "neovate", "native"])
+def test_tags_and_pins_are_shown_and_filtered_for_every_agent(run: Run, world: World, here: Path, agent: str) -> None:
+    source = world.put(here / "source.jsonl", claude_lines(IDS[0], str(here), ["mend the parser"]))
+    path = run("convert", str(source), "--to", agent, "--install", "--json").json["path"]
+    world.claude(IDS[1], here, ["mend another thing"])
+    assert run("tag", str(path), "work", "very urgent").code == 0
+    assert run("pin", str(path)).code == 0
+    rows = run("list", "--all", "--json").json["sessions"]
+    tagged = {row["path"]: (row["tags"], row["pinned"]) for row in rows}
+    assert tagged.pop(str(path)) == (["work", "very urgent"], True)
+    assert [*tagged.values()] == [([], False)]
+    for options in (["--tag", "work"], ["--pinned"], ["--tag", "very urgent", "--tag", "work", "--pinned"]):
+        assert [row["path"] for row in run("list", "--all", "--json", *options).json["sessions"]] == [str(path)]
+    assert run("list", "--all", "--json", "--tag", "wor").json["sessions"] == []
+    assert "⚑ work very urgent" in run("list", "--all", COLUMNS="140").out
+    for query in ("tag:work mend", "is:pinned mend", 'tag:"very urgent"'):
+        assert {hit["session"]["path"] for hit in run("search", query, "--json").json["hits"]} == {str(path)}
+    for query in ("-tag:work mend", "-is:pinned mend"):
+        assert str(path) not in {hit["session"]["path"] for hit in run("search", query, "--json").json["hits"]}
 
 
 def test_the_json_of_a_listing_is_one_object(run: Run, world: World, here: Path) -> None:

@@ -172,7 +172,7 @@ def test_filters_may_be_anywhere_among_words() -> None:
         ("-(a role:user)", Not(Word("a")), "applies to the whole query"),
         ("since:banana", Word("since:banana"), "since: expects an age"),
         ("since:2026-02-31", Word("since:2026-02-31"), "since: expects an age"),
-        ("is:nice", Word("is:nice"), "is: expects error or abandoned"),
+        ("is:nice", Word("is:nice"), "is: expects one of error, abandoned, pinned"),
         ("in:body", Word("in:body"), "in: expects one of prompt"),
         ("branch:main", Word("branch:main"), "branch: expects all or active"),
         ("-branch:active", Not(Word("branch:active")), "is:abandoned"),

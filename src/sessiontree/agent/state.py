@@ -37,7 +37,7 @@ from sessiontree.agent.tool_output import MAX_CHARACTERS
 from sessiontree.branches.open_files import Writer
 from sessiontree.core.entries import ApprovalMode
 from sessiontree.core.messages import Message, ToolCall, Usage
-from sessiontree.core.usage import UsageTotals, valid_count
+from sessiontree.core.usage import UsageTotals, unpriced_totals, unpriced_usage, valid_count
 from sessiontree.session.session import Session
 
 StateT = TypeVar("StateT", bound=Struct)
@@ -158,7 +158,7 @@ def apply_event(store: Store[State], session: Session, event: Event) -> None:
         case Compacting() if event.stage == "end":
             store.set(messages=_messages(state, session), leaf=session.leaf)
         case Used():
-            store.set(usage=_add_usage(state.usage, event.usage))
+            store.set(usage=_add_usage(state.usage, event.usage, (state.model or "").partition(":")[2]))
         case ToolStart():
             store.set(tasks=(*state.tasks, Task(event.call)))
         case ToolUpdate():
@@ -200,7 +200,7 @@ def _update_task(store: Store[State], call_id: str, change: Callable[[Task], dic
     )
 
 
-def _add_usage(totals: UsageTotals, used: Usage) -> UsageTotals:
+def _add_usage(totals: UsageTotals, used: Usage, model: str) -> UsageTotals:
     return UsageTotals(
         totals.requests + 1,
         totals.input + valid_count(used.input),
@@ -208,4 +208,5 @@ def _add_usage(totals: UsageTotals, used: Usage) -> UsageTotals:
         totals.cached + valid_count(used.cache_read),
         totals.cache_written + valid_count(used.cache_write),
         totals.cost + (valid_count(used.cost.total) if used.cost is not None else 0.0),
+        totals.unpriced if used.cost is not None else unpriced_totals([*totals.unpriced, unpriced_usage(model, used)]),
     )

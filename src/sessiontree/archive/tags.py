@@ -6,7 +6,7 @@ Session files are never changed for this. A record is found by session id and pa
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 from msgspec import Struct
@@ -14,6 +14,7 @@ from msgspec import Struct
 from sessiontree.core.jsonio import parse_json, render_json
 from sessiontree.errors import DamagedError
 from sessiontree.git.worktree import WorktreeState
+from sessiontree.library.summary import Summary
 from sessiontree.session.session import Session
 from sessiontree.stores.contract import DocumentStore
 
@@ -83,6 +84,19 @@ class TagFile:
 
         self.documents.update(_DOCUMENT, update)
         return changed[-1]
+
+
+def tags_of_summaries(documents: DocumentStore, summaries: Iterable[Summary]) -> dict[str, SessionTags]:
+    """The tags of those sessions of a listing that have any, by reference: the user's, then the agent's."""
+    find = TagFile(documents).lookup()
+    found = {}
+    for summary in summaries:
+        tags = find(summary.id, summary.ref)
+        if summary.tags:
+            tags = msgspec.structs.replace(tags, tags=tuple(dict.fromkeys((*tags.tags, *summary.tags))))
+        if tags.tags or tags.pinned:
+            found[summary.ref] = tags
+    return found
 
 
 def tagged_path(session: Session) -> str:

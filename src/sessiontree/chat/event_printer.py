@@ -153,5 +153,5 @@ def preview_lines(text: str, width: int) -> Iterator[str]:
 
 def describe_usage(usage: RunUsage) -> str:
     cached = f" ({usage.cached:,} cached)" if usage.cached else ""
-    cost = f" · ${usage.cost:.4f}" if usage.cost else ""
+    cost = f" · ${usage.cost:.4f}" if usage.cost else " · cost unknown"
     return f"{usage.input + usage.cached:,} tokens in{cached}, {usage.output:,} out{cost} · {usage.seconds:.1f} s"

@@ -226,7 +226,13 @@ def _render_event(lane_event: LaneEvent) -> tuple[str, str, bool] | None:
         case LaneEnded():
             spent = event.spent
             turns = f"{spent.turns} turn{'' if spent.turns == 1 else 's'}"
-            parts = [event.state, turns, f"{amount(spent.tokens)} tokens", duration(spent.seconds), cost(spent.cost)]
+            parts = [
+                event.state,
+                turns,
+                f"{amount(spent.tokens)} tokens",
+                duration(spent.seconds),
+                cost(spent.cost, spent.tokens),
+            ]
             return f"{name}: {' · '.join(filter(None, [*parts, one_line(event.why)]))}", DIM, False
         case ForkedByRule():
             # Whether the lane is created is reported next, by `LaneMade` or `LaneRefused`.

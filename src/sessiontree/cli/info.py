@@ -9,14 +9,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from sessiontree import plugins
+from sessiontree.archive.tags import TagFile, tagged_path
 from sessiontree.cli import output
-from sessiontree.cli.own_tags import find_own_tags
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import add_dialect_option, open_session
+from sessiontree.core.usage import CostTotal
 from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.dialects.contract import Dialect
 from sessiontree.library import counts
 from sessiontree.library.cache import Cache, cache_path
+from sessiontree.models.cost_estimate import describe_cost
 from sessiontree.paths import short_id
 from sessiontree.session.client_repository import ClientRepository
 from sessiontree.stores.repositories import home_folder, open_repository
@@ -42,7 +44,7 @@ def run(options: Options) -> None:
     short = short_id(session.id, known) if known.count(session.id) < 2 else str(session.ref)
     facts = {**describe_session(session), "shortId": short}
     repository = session.repository if session.ref.home else open_repository(home_folder(options.home))
-    own = find_own_tags(repository.documents)(session.id, str(session.ref), session.ref.is_file)
+    own = TagFile(repository.documents).find(session.id, tagged_path(session)).tags
     facts["tags"] = [*dict.fromkeys((*own, *facts["tags"]))]
     if options.json:
         output.print_json(facts)
@@ -100,7 +102,8 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
         "pull request": ", ".join(facts["pullRequests"]),
         "replaced": plural(facts["contentReplacements"], "tool result") if facts["contentReplacements"] else "",
         "usage": f"{plural(usage['requests'], 'request')}, {usage['input']:,} tokens in, {usage['output']:,} out, "
-        f"{usage['cached']:,} cached, cost ${usage['cost']:.4f}",
+        f"{usage['cached']:,} cached",
+        "cost": describe_cost(CostTotal(facts["estimatedCost"], facts["costKind"])),
         "read only": facts["readOnly"] or "",
     }
     for name, value in rows.items():

@@ -1,7 +1,8 @@
 """List this project's sessions from all agents on this machine; with --all, the sessions of every project.
 
 Marks before the title: ! damaged, - no messages, ? draft. A number with ~ is estimated from both ends of a large file.
-Sub-agents are listed below the session that started them; with --tree, forks below the session they were forked from.
+`?` is unknown; a cost with ~ is estimated from dated prices (see `sessiontree info`). With --subagents, sub-agents are
+listed below the session that started them; with --tree, forks below the session they were forked from.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from sessiontree.archive.tags import SessionTags, tags_of_summaries
 from sessiontree.cli import output, stderr
 from sessiontree.cli.library_options import (
     add_filter_options,
@@ -20,13 +22,12 @@ from sessiontree.cli.library_options import (
     open_library,
     parse_since,
     requested_project,
+    scan_progress,
 )
-from sessiontree.cli.own_tags import find_own_tags
 from sessiontree.cli.parser import Options
-from sessiontree.errors import UsageError
+from sessiontree.errors import DamagedError, UsageError
 from sessiontree.library.threads import ThreadMember, with_subagents
-from sessiontree.stores.repositories import open_repository
-from sessiontree.views.listing import TagsOf, describe_thread, draw_listing, short_ids, totals
+from sessiontree.views.listing import describe_thread, draw_listing, short_ids, totals
 from sessiontree.views.text import plural
 
 if TYPE_CHECKING:
@@ -38,10 +39,18 @@ EXAMPLES = """examples:
   sessiontree list --all --agent claude --sort cost --json"""
 
 
+_SECONDS_SEEN, _SECONDS_UNSEEN = 30.0, 2.0
+"""How long large sessions are counted after the output, on a terminal and elsewhere."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_filter_options(parser, since="only sessions active since then: 90m, 12h, 7d, 2w, or 2026-11-01")
+    parser.add_argument(
+        "--tag", metavar="TAG", action="append", default=[], help="only sessions with this tag; repeatable"
+    )
+    parser.add_argument("--pinned", action="store_true", help="only pinned sessions")
+    parser.add_argument("--subagents", action="store_true", help="show sub-agents")
     parser.add_argument("--named", action="store_true", help="only sessions with a name")
-    parser.add_argument("--tag", metavar="TAG", help="only sessions with this tag")
     parser.add_argument(
         "--sort", choices=("recent", "size", "cost", "messages"), default="recent", help="sort by (default: recent)"
     )
@@ -54,25 +63,41 @@ def run(options: Options) -> int:
     start = time.perf_counter()
     with open_library(options) as library:
         project = requested_project(options)
-        tags_of = _own_tags(library)
-        select_sessions, hidden = _select(library, options, project, tags_of)
-        members = _arrange(library, select_sessions, options)
+        tags = _find_tags(library)
+        selected, hidden = _select(library, options, project, tags)
+        members = _arrange(library, selected, options)
         if options.json:
-            output.print_json(_to_json(library, members, project, start, tags_of))
+            output.print_json(_to_json(library, members, project, start, tags))
         else:
-            _print(library, members, tags_of, with_project=options.all)
+            _print(library, members, tags, with_project=options.all)
             _print_summary(library, members, hidden, project, start)
             for folder in library.scan.skipped:
                 stderr.print_error(f"incomplete: {folder} cannot be read; check its permissions")
+        sys.stdout.flush()
+        _count_exactly(library)
         return stderr.INCOMPLETE if library.scan.skipped else 0
 
 
-def _own_tags(library: Library) -> TagsOf:
-    find = find_own_tags(open_repository(library.home).documents)
-    return lambda summary: find(summary.id, summary.ref, summary.is_file)
+def _find_tags(library: Library) -> dict[str, SessionTags]:
+    try:
+        return tags_of_summaries(library.documents, library.everything())
+    except DamagedError as error:
+        stderr.print_line(f"{error}; tags are not shown")
+        return {}
 
 
-def _select(library: Library, options: Options, project: str | None, tags_of: TagsOf) -> tuple[list[Summary], int]:
+def _count_exactly(library: Library) -> None:
+    """Count large sessions after the output: completely on a terminal, else for a few seconds."""
+    seconds = _SECONDS_SEEN if sys.stderr.isatty() else _SECONDS_UNSEEN
+    try:
+        library.count_exactly(time.monotonic() + seconds, scan_progress())
+    except KeyboardInterrupt:
+        stderr.print_line("Counting stopped. The next listing continues it.")
+
+
+def _select(
+    library: Library, options: Options, project: str | None, tags: Mapping[str, SessionTags]
+) -> tuple[list[Summary], int]:
     """The selected sessions, and how many --limit leaves out."""
     found = library.sessions(
         agent=options.agent,
@@ -81,8 +106,9 @@ def _select(library: Library, options: Options, project: str | None, tags_of: Ta
         named=options.named,
         sort=options.sort,
     )
-    if options.tag is not None:
-        found = [summary for summary in found if options.tag in (*tags_of(summary), *summary.tags)]
+    if options.tag or options.pinned:
+        wanted = {" ".join(tag.split()) for tag in options.tag}
+        found = [summary for summary in found if _has_tags(tags.get(summary.ref), wanted, pinned=options.pinned)]
     if options.limit is None:
         return found, 0
     if options.limit < 0:
@@ -90,9 +116,13 @@ def _select(library: Library, options: Options, project: str | None, tags_of: Ta
     return found[: options.limit], max(len(found) - options.limit, 0)
 
 
+def _has_tags(tags: SessionTags | None, wanted: set[str], *, pinned: bool) -> bool:
+    return tags is not None and wanted.issubset(tags.tags) and (tags.pinned or not pinned)
+
+
 def _arrange(library: Library, sessions: Sequence[Summary], options: Options) -> list[ThreadMember]:
     """Put sub-agents below their sessions and, with --tree, forks below their origin."""
-    paths = {session.ref for session in sessions}
+    paths = {session.ref for session in sessions} if options.subagents else set()
     subagents = [other for other in library.everything() if other.kind == "subagent" and other.parent in paths]
     subagents.sort(key=lambda subagent: subagent.created or subagent.modified)
     return (
@@ -100,11 +130,13 @@ def _arrange(library: Library, sessions: Sequence[Summary], options: Options) ->
     )
 
 
-def _print(library: Library, members: Sequence[ThreadMember], tags_of: TagsOf, *, with_project: bool) -> None:
+def _print(
+    library: Library, members: Sequence[ThreadMember], tags: Mapping[str, SessionTags], *, with_project: bool
+) -> None:
     if not members:
         return
     rows = draw_listing(
-        members, output.width(), time.time(), short_ids(library.everything()), tags_of, with_project=with_project
+        members, output.width(), time.time(), short_ids(library.everything()), with_project=with_project, tags=tags
     )
     output.print_lines([output.dim(next(rows))])
     if not output.use_color():
@@ -132,12 +164,16 @@ def _print_summary(
 
 
 def _to_json(
-    library: Library, members: Sequence[ThreadMember], project: str | None, start: float, tags_of: TagsOf
+    library: Library,
+    members: Sequence[ThreadMember],
+    project: str | None,
+    start: float,
+    tags: Mapping[str, SessionTags],
 ) -> dict[str, Any]:
     scan = library.scan
     return {
         "project": project,
-        "sessions": [describe_thread(member, tags_of(member.summary)) for member in members],
+        "sessions": [describe_thread(member, tags.get(member.summary.ref)) for member in members],
         "complete": not scan.skipped,
         "skipped": list(scan.skipped),
         "totals": totals([member.summary for member in members]),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal, TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sessiontree.core.entries import BranchSummary, Compaction, Entry, MessageEntry, UsageRecord
@@ -12,6 +14,35 @@ from sessiontree.core.messages import Assistant, Cost, ToolResult, Usage
 
 _LARGEST = 2**53
 _NO_COST = Cost()
+
+
+class UnpricedUsage(Value, frozen=True, array_like=True):
+    """Tokens of one model whose requests have no recorded cost."""
+
+    model: str
+    input: int | float = 0
+    """Uncached tokens, and those written to the provider's cache."""
+    output: int | float = 0
+    cached: int | float = 0
+
+
+CostKind: TypeAlias = Literal["recorded", "estimated", "partial", "unknown"]
+"""Recorded by the agent; estimated from a price table; without some requests, whose price is unknown; or unknown."""
+
+
+class CostTotal(Struct, frozen=True):
+    """A cost in US dollars, and where it comes from."""
+
+    dollars: float | None
+    kind: CostKind
+
+    def text(self, digits: int = 2) -> str:
+        """`0.12`, `~0.12` if it is estimated, `>0.12` if a part is unknown, `?` if it is unknown; never zero."""
+        if self.dollars is None:
+            return "?"
+        sign = {"estimated": "~", "partial": ">"}.get(self.kind, "")
+        least = 10**-digits
+        return f"<{least:.{digits}f}" if self.dollars < least / 2 else f"{sign}{self.dollars:,.{digits}f}"
 
 
 class UsageTotals(Value, frozen=True, omit_defaults=False):
@@ -23,6 +54,20 @@ class UsageTotals(Value, frozen=True, omit_defaults=False):
     cached: int | float = 0
     cache_written: int | float = 0
     cost: float = 0.0
+    """Recorded cost, without that of `unpriced` requests."""
+    unpriced: tuple[UnpricedUsage, ...] = ()
+    """By model, the requests without a recorded cost."""
+
+
+def unpriced_totals(used: Iterable[UnpricedUsage]) -> tuple[UnpricedUsage, ...]:
+    """Sum usage by model, in the order of the models' names. Negative parts are subtracted."""
+    sums: dict[str, UnpricedUsage] = {}
+    for one in used:
+        known = sums.get(one.model, UnpricedUsage(one.model))
+        sums[one.model] = UnpricedUsage(
+            one.model, known.input + one.input, known.output + one.output, known.cached + one.cached
+        )
+    return tuple(one for _, one in sorted(sums.items()) if one.input or one.output or one.cached)
 
 
 def usage_of(entry: Entry) -> Usage | None:
@@ -70,6 +115,7 @@ def total_usage(entries: Iterable[Entry]) -> UsageTotals:
     known so far; the largest counts.
     """
     by_response: dict[str, Usage] = {}
+    models: dict[str, str] = {}
     for entry in entries:
         found = usage_of(entry)
         if found is None:
@@ -77,6 +123,7 @@ def total_usage(entries: Iterable[Entry]) -> UsageTotals:
         response = response_key(entry)
         known = by_response.get(response) if response != entry.id else None
         by_response[response] = larger_usage(known, found)
+        models[response] = model_of(entry) or models.get(response, "")
     used = list(by_response.values())
     return UsageTotals(
         requests=len(used),
@@ -85,4 +132,22 @@ def total_usage(entries: Iterable[Entry]) -> UsageTotals:
         cached=sum(valid_count(usage.cache_read) for usage in used),
         cache_written=sum(valid_count(usage.cache_write) for usage in used),
         cost=round(sum(valid_count(usage.cost.total) for usage in used if usage.cost is not None), 10),
+        unpriced=unpriced_totals(
+            unpriced_usage(models[response], usage) for response, usage in by_response.items() if usage.cost is None
+        ),
+    )
+
+
+def model_of(entry: Entry) -> str:
+    """The model that produced an entry; empty if it is not recorded."""
+    message = entry.message if isinstance(entry, MessageEntry) else None
+    return (message.model or "") if isinstance(message, Assistant) else ""
+
+
+def unpriced_usage(model: str, usage: Usage) -> UnpricedUsage:
+    return UnpricedUsage(
+        model,
+        valid_count(usage.input) + valid_count(usage.cache_write),
+        valid_count(usage.output),
+        valid_count(usage.cache_read),
     )

@@ -205,7 +205,7 @@ def _progress_rows(
     state = Column("STATE", [lane.state for lane in lanes])
     turns = Column("TURN", [str(lane.spent.turns) for lane in lanes], is_right=True)
     tokens = [amount(lane.spent.tokens) for lane in lanes]
-    costs = [cost(lane.spent.cost) for lane in lanes]
+    costs = [cost(lane.spent.cost, lane.spent.tokens) for lane in lanes]
     times = Column("TIME", [duration(elapsed) for elapsed in seconds], is_right=True, min_size=_TIME_WIDTH)
     activities = [_activity(lane) for lane in lanes]
     numbers = _without_empty([state, turns, Column("TOKENS", tokens, True), Column("COST", costs, True), times])
@@ -300,7 +300,7 @@ def _results_table(results: Sequence[Result], titles: Sequence[LaneTitle], width
             Column("FILES", [_files(result) for result in results]),
             Column("TURNS", [str(result.turns) for result in results], is_right=True),
             Column("TOKENS", [amount(result.tokens) for result in results], is_right=True),
-            Column("COST", [cost(result.cost) for result in results], is_right=True),
+            Column("COST", [cost(result.cost, result.tokens) for result in results], is_right=True),
             Column("TIME", [duration(result.seconds) for result in results], is_right=True),
         ]
     )
@@ -323,7 +323,7 @@ def _block(result: Result, title: LaneTitle, width: int, *, with_model: bool) ->
         "" if result.files is None else files,
         _count(result.turns, "turn"),
         f"{amount(result.tokens)} tokens",
-        cost(result.cost),
+        cost(result.cost, result.tokens),
         duration(result.seconds),
     ]
     yield from ((f"  {line}", "plain") for line in _fill([piece for piece in pieces if piece], width - 2))
@@ -433,10 +433,10 @@ def duration(seconds: float) -> str:
     return f"{int(seconds // _HOUR)}h{int(seconds % _HOUR // _MINUTE):02}m"
 
 
-def cost(dollars: float) -> str:
-    """Dollars with enough digits to compare lanes; empty for 0, which may just be an unknown price."""
+def cost(dollars: float, tokens: float) -> str:
+    """Dollars with enough digits to compare lanes; `?` if the price of used tokens is unknown."""
     if not dollars:
-        return ""
+        return "?" if tokens else ""
     return f"${dollars:.2f}" if dollars >= 1 else f"${dollars:.4f}" if dollars >= _MIN_COST else f"<${_MIN_COST}"
 
 

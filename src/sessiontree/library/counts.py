@@ -10,7 +10,7 @@ from msgspec import Struct
 from sessiontree.branches.tips import count_tips
 from sessiontree.core.entries import ENTRY_TYPES, Entry, MessageEntry
 from sessiontree.core.messages import Assistant, Usage, User
-from sessiontree.core.usage import UsageTotals, total_usage
+from sessiontree.core.usage import UnpricedUsage, UsageTotals, model_of, total_usage, unpriced_totals
 from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.session.journal import Journal
 from sessiontree.session.reader import Reader
@@ -25,6 +25,7 @@ class LastResponse(Struct, frozen=True, array_like=True):
 
     response: str
     usage: Usage
+    model: str = ""
 
 
 class Counted(Struct, frozen=True, array_like=True):
@@ -75,6 +76,10 @@ def estimate(reader: Reader, seen: int, size: int) -> Counted:
             round(usage.cached * factor),
             round(usage.cache_written * factor),
             usage.cost * factor,
+            tuple(
+                UnpricedUsage(one.model, one.input * factor, one.output * factor, one.cached * factor)
+                for one in usage.unpriced
+            ),
         ),
         model=counted.model,
         tip=counted.tip,
@@ -143,7 +148,7 @@ def _added_usage(before: Counted, used: Sequence[Entry]) -> UsageTotals:
     it, and then subtracted.
     """
     seed = before.seed
-    along = [] if seed is None else [MessageEntry(message=Assistant(usage=seed.usage, response_id=seed.response))]
+    along = [] if seed is None else [_seed_entry(seed)]
     old, new, off = before.usage, total_usage([*along, *used]), total_usage(along)
     return UsageTotals(
         old.requests + new.requests - off.requests,
@@ -152,7 +157,16 @@ def _added_usage(before: Counted, used: Sequence[Entry]) -> UsageTotals:
         old.cached + new.cached - off.cached,
         old.cache_written + new.cache_written - off.cache_written,
         round(old.cost + new.cost - off.cost, 10),
+        unpriced_totals([*old.unpriced, *new.unpriced, *(_negative(one) for one in off.unpriced)]),
     )
+
+
+def _seed_entry(seed: LastResponse) -> MessageEntry:
+    return MessageEntry(message=Assistant(usage=seed.usage, response_id=seed.response, model=seed.model or None))
+
+
+def _negative(usage: UnpricedUsage) -> UnpricedUsage:
+    return UnpricedUsage(usage.model, -usage.input, -usage.output, -usage.cached)
 
 
 def _iter_usage_entries(journal: Journal, nodes: Sequence[int]) -> Iterator[Entry]:
@@ -182,7 +196,7 @@ def _seed(used: Sequence[Entry]) -> LastResponse | None:
         if seed is not None and message.response_id != seed.response:
             break
         if seed is None or message.usage.total_tokens > seed.usage.total_tokens:
-            seed = LastResponse(message.response_id, message.usage)
+            seed = LastResponse(message.response_id, message.usage, model_of(entry))
     return seed
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -13,7 +15,7 @@ import msgspec
 from sessiontree import paths
 from sessiontree.core.ids import SHORTEST_PREFIX
 from sessiontree.dialects import DEFAULT_DIALECT
-from sessiontree.errors import AmbiguousError, NotFoundError, StoreError
+from sessiontree.errors import AmbiguousError, NotFoundError, SessionTreeError, StoreError
 from sessiontree.library.cache import Cache, cache_path
 from sessiontree.library.projects import Project, Projects
 from sessiontree.library.roots import Root, dialect_named, find_roots, is_repository
@@ -21,7 +23,7 @@ from sessiontree.library.scanner import Progress, Scan, Scanner
 from sessiontree.library.snapshot import Snapshot
 from sessiontree.library.summary import Summary
 from sessiontree.library.threads import ThreadMember, build_threads
-from sessiontree.stores.contract import SessionRef
+from sessiontree.stores.contract import DocumentStore, SessionRef
 
 if TYPE_CHECKING:  # imported only if a file has to be read
     from sessiontree.library.counts import Counted
@@ -184,14 +186,44 @@ class Library:
         return build_threads(self.sessions() if sessions is None else sessions, self.copies)
 
     @functools.cached_property
+    def documents(self) -> DocumentStore:
+        """Documents about the sessions: tags, copies."""
+        from sessiontree.stores.repositories import open_repository
+
+        return open_repository(self.home).documents
+
+    def count_exactly(self, until: float, progress: Progress | None = None) -> int:
+        """Count large sessions completely, the newest first, until `time.monotonic()` is `until`.
+
+        Listings then show their messages and branches exactly. Returns how many are left.
+        """
+        from sessiontree.library import counts
+        from sessiontree.session.open import open as open_session
+
+        waiting = [summary for summary in self.everything() if not summary.exact and not self.is_volatile(summary)]
+        waiting.sort(key=_SORTS["recent"], reverse=True)
+        for done, summary in enumerate(waiting):
+            if time.monotonic() > until:
+                return len(waiting) - done
+            if progress is not None:
+                progress(done, len(waiting))
+            try:
+                with contextlib.closing(open_session(summary.ref, home=self.home, dialect=summary.agent)) as session:
+                    self.cache.store_exact(summary.ref, session.journal.size, counts.count(session))
+            except SessionTreeError:
+                continue  # not readable: it stays marked as damaged
+        if progress is not None:
+            progress(len(waiting), len(waiting))
+        return 0
+
+    @functools.cached_property
     def copies(self) -> dict[str, str]:
         """Converted copies of sessions: their reference, and that of their origin."""
         if is_repository(self.home):
             return {}
         from sessiontree.conversion.copies import CopyFile  # only listings need it
-        from sessiontree.stores.repositories import open_repository
 
-        return {copy.path: copy.origin for copy in CopyFile(open_repository(self.home).documents).read()}
+        return {copy.path: copy.origin for copy in CopyFile(self.documents).read()}
 
     def search(self, query: str, **arguments: Any) -> Results:
         """Search all sessions; the arguments are those of `sessiontree.search.search`."""

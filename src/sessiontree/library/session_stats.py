@@ -32,7 +32,7 @@ from sessiontree.core.context import milliseconds
 from sessiontree.core.entries import Entry, MessageEntry, UsageRecord
 from sessiontree.core.jsonio import parse_json
 from sessiontree.core.messages import Assistant, ToolCall, ToolResult, Usage, tool_calls
-from sessiontree.core.usage import larger_usage, response_key, usage_of, valid_count
+from sessiontree.core.usage import UnpricedUsage, larger_usage, response_key, unpriced_totals, usage_of, valid_count
 from sessiontree.dialects.passthrough import PASSTHROUGH, passthrough_of
 from sessiontree.dialects.tool_table import FileUse
 from sessiontree.library import counts
@@ -71,6 +71,8 @@ class Numbers(Struct, array_like=True):
     results: int = 0
     errors: int = 0
     """Results that are errors."""
+    unpriced: tuple[UnpricedUsage, ...] = ()
+    """By model, requests without a recorded cost."""
 
     @property
     def tokens(self) -> float:
@@ -91,6 +93,8 @@ class Numbers(Struct, array_like=True):
         self.calls += other.calls
         self.results += other.results
         self.errors += other.errors
+        if other.unpriced:
+            self.unpriced = unpriced_totals([*self.unpriced, *other.unpriced])
 
 
 class Response(Struct, frozen=True, array_like=True, gc=False):
@@ -224,6 +228,9 @@ def sum_up(details: Details) -> tuple[list[Bucket], dict[str, tuple[int, int, in
         if response.cost is not None:
             numbers.cost += response.cost
             numbers.priced += 1
+        else:
+            used = UnpricedUsage(details.models[response.model], response.input, response.output, response.cached)
+            numbers.unpriced = unpriced_totals([*numbers.unpriced, used])
     files: dict[str, list[int]] = {}
     for call in details.calls:
         bucket(call).calls += 1

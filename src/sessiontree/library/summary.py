@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from sessiontree.core.usage import UnpricedUsage
 from sessiontree.stores.contract import not_a_file
 
 Health: TypeAlias = Literal["ok", "damaged", "empty", "draft"]
@@ -72,6 +73,8 @@ class Summary(Struct, frozen=True, gc=False, array_like=True):
     pull_requests: tuple[str, ...] = ()
     is_line_file: bool = True
     """Whether that file consists of the session's lines, not of a document or compressed data."""
+    unpriced: tuple[UnpricedUsage, ...] = ()
+    """Usage without a recorded cost, by model."""
 
     @property
     def path(self) -> str:

@@ -252,6 +252,7 @@ def _numbers(counted: Counted) -> dict[str, Any]:
         "tokens_out": round(usage.output),
         "tokens_cached": round(usage.cached),
         "cost": usage.cost,
+        "unpriced": usage.unpriced,
     }
 
 

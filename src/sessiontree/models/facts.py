@@ -119,6 +119,25 @@ def upper_cost(usage: Usage, prices: Prices) -> Cost | None:
     return cost_of(usage, Prices(prices.input, prices.output, *known))
 
 
+def packaged_prices(model: str) -> Prices:
+    """The prices of a model at the provider that makes it, by its name with or without a date; empty if unknown."""
+    facts = _packaged()
+    bare = model.rpartition("/")[2].rpartition(":")[2]
+    for wanted in (bare, _date.sub("", bare)):
+        found = next((facts[name] for name in sorted(facts) if name.partition("/")[2] == wanted), None)
+        if found is not None:
+            return found.prices
+    return Prices()
+
+
+@functools.cache
+def price_source() -> tuple[str, str]:
+    """The date of the packaged prices, and where they come from."""
+    with open(_PACKAGED, "rb") as file:
+        fields = parse_json(file.read())
+    return fields["date"], fields["source"]
+
+
 @functools.cache
 def _packaged() -> dict[str, Facts]:
     return {

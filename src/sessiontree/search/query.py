@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 KINDS = ("prompt", "answer", "thinking", "input", "output", "summary", "title", "label")
 """Values of `in:`, the kinds of text in a session. `input` and `output` are those of tools."""
 
-STATES = ("error", "abandoned")
+STATES = ("error", "abandoned", "pinned")
 """Values of `is:`."""
 
 BRANCHES = ("all", "active")
@@ -85,6 +85,9 @@ class Filters(Struct, frozen=True):
     agent: Choice = Choice()
     project: Choice = Choice()
     model: Choice = Choice()
+    tag: Choice = Choice()
+    session: Choice = Choice()
+    """Ids or prefixes of ids of sessions."""
     kinds: Choice = Choice()
     """Of `KINDS` (`in:thinking`)."""
     since: int | None = None
@@ -95,6 +98,8 @@ class Filters(Struct, frozen=True):
     """True: errors only (`is:error`); False: no errors (`-is:error`)."""
     abandoned: bool | None = None
     """True: abandoned branches only; False: everything else."""
+    pinned: bool | None = None
+    """True: pinned sessions only; False: all others."""
     branch: Literal["all", "active"] = "all"
 
 
@@ -117,7 +122,7 @@ def to_text(query: Query) -> str:
     for name, at in (("since", filters.since), ("before", filters.before)):
         if at is not None:
             parts.append(f"{name}:{_time_text(at)}")
-    for name, state in (("error", filters.error), ("abandoned", filters.abandoned)):
+    for name, state in (("error", filters.error), ("abandoned", filters.abandoned), ("pinned", filters.pinned)):
         if state is not None:
             parts.append(f"{'' if state else '-'}is:{name}")
     if filters.branch != "all":
@@ -152,7 +157,7 @@ def _time_text(milliseconds: int) -> str:
 
 
 def _choices(filters: Filters) -> list[tuple[str, Choice]]:
-    names = ("role", "tool", "file", "agent", "project", "model")
+    names = ("role", "tool", "file", "agent", "project", "model", "tag", "session")
     return [*((name, getattr(filters, name)) for name in names), ("in", filters.kinds)]
 
 

@@ -44,8 +44,11 @@ MAX_TERMS = 100
 """Limit of words, phrases and patterns in one query: the user may have pasted a page by mistake."""
 
 MAX_DEPTH = 32
-FILTERS = ("agent", "before", "branch", "file", "in", "is", "model", "project", "re", "role", "since", "tool")
-_LISTS = {"role", "tool", "file", "agent", "project", "model"}
+FILTERS = (
+    *("agent", "before", "branch", "file", "in", "is", "model", "project", "re", "role", "session", "since", "tag"),
+    "tool",
+)
+_LISTS = {"role", "tool", "file", "agent", "project", "model", "tag", "session"}
 _LOWERED = {"role", "agent", "in", "is", "branch"}
 
 _OTHER_NAMES = {
@@ -361,7 +364,7 @@ class _Parser:
             self._choose("kinds", value, negated=negated)
         elif name == "is":
             if value not in STATES:
-                return f"is: expects {' or '.join(STATES)}, not {value!r}"
+                return f"is: expects one of {', '.join(STATES)}, not {value!r}"
             self.filters = replace(self.filters, **{value: not negated})
         elif name == "branch":
             if value not in BRANCHES:

@@ -7,6 +7,7 @@ from functools import partial
 from operator import eq
 from typing import TYPE_CHECKING
 
+from sessiontree.archive.tags import SessionTags, tags_of_summaries
 from sessiontree.library.summary import Summary
 from sessiontree.search.matcher import matches_choice
 from sessiontree.search.query import Filters
@@ -17,22 +18,33 @@ if TYPE_CHECKING:
 
 def select_sessions(library: Library, filters: Filters, project: str | os.PathLike[str] | None) -> list[Summary]:
     """Sessions and sub-agents that pass the filters on sessions. `project` is a folder of a project."""
-    return filter_sessions(library.sessions(project=project, include_subagents=True, since=filters.since), filters)
+    found = library.sessions(project=project, include_subagents=True, since=filters.since)
+    if filters.tag or filters.pinned is not None:
+        tags = tags_of_summaries(library.documents, found)
+        found = [summary for summary in found if _matches_tags(filters, tags.get(summary.ref))]
+    return filter_sessions(found, filters)
 
 
 def filter_sessions(found: list[Summary], filters: Filters) -> list[Summary]:
-    """Keep the sessions that pass the filters on sessions."""
+    """Keep the sessions that pass the filters on sessions, except for those on tags."""
     if filters.since is not None:
         found = [summary for summary in found if summary.recency >= filters.since]
-    if not filters.agent and not filters.project and filters.before is None:
+    if not filters.agent and not filters.project and not filters.session and filters.before is None:
         return found
     return [
         summary
         for summary in found
         if matches_choice(filters.agent, partial(eq, summary.agent))
+        and matches_choice(filters.session, summary.id.startswith)
         and matches_choice(filters.project, partial(is_in_project, summary.cwd))
         and (filters.before is None or summary.created is None or summary.created < filters.before)
     ]
+
+
+def _matches_tags(filters: Filters, tags: SessionTags | None) -> bool:
+    own = () if tags is None else tags.tags
+    is_pinned = tags is not None and tags.pinned
+    return matches_choice(filters.tag, own.__contains__) and filters.pinned in (None, is_pinned)
 
 
 def is_in_project(cwd: str, wanted: str) -> bool:

@@ -19,7 +19,9 @@ from sessiontree.core.entries import (
     type_of,
 )
 from sessiontree.core.messages import Message, OtherMessage, ToolResult, message_text, text_of, tool_calls
+from sessiontree.models.cost_estimate import cost_total as estimated_cost
 from sessiontree.session.session import Session
+from sessiontree.views.listing import cost_fields
 
 
 def describe_message(message: Message) -> dict[str, Any]:
@@ -113,6 +115,7 @@ def describe_session(session: Session) -> dict[str, Any]:
     """The facts that `info` prints."""
     header = session.header
     origin, notes = header.forked_from, session.client_notes
+    usage = session.usage()
     return {
         "id": session.id,
         "name": session.name,
@@ -137,7 +140,8 @@ def describe_session(session: Session) -> dict[str, Any]:
         "branchSummaries": dict(notes.branch_summaries),
         "contentReplacements": notes.replacements,
         "config": msgspec.to_builtins(session.config),
-        "usage": msgspec.to_builtins(session.usage()),
+        "usage": msgspec.to_builtins(usage),
+        **cost_fields(estimated_cost(usage.cost, usage.unpriced)),
         "orphans": session.orphans(),
         "pendingToolCalls": [{"id": call.id, "name": call.name} for call in session.pending_calls()],
         "beside": [

@@ -6,24 +6,27 @@ If the width is not enough, the least important columns are dropped; nothing is 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import repeat
-from typing import Any, TypeAlias
+from types import MappingProxyType
+from typing import Any
 
 from msgspec import Struct
 
+from sessiontree.archive.tags import SessionTags
 from sessiontree.core.ids import SHORTEST_PREFIX
+from sessiontree.core.usage import CostTotal, unpriced_totals
 from sessiontree.library.summary import Summary
 from sessiontree.library.threads import ThreadMember
+from sessiontree.models.cost_estimate import cost_total as estimated_cost
 from sessiontree.views.text import columns, cut, fitted, one_line, pad
 
 MARKS = {"ok": " ", "damaged": "!", "empty": "-", "draft": "?"}
 """Prefix of a title."""
 
-TagsOf: TypeAlias = Callable[[Summary], Sequence[str]]
-
 _GAP = "  "
-_MIN_TITLE, _MAX_TITLE, _MAX_WORD = 28, 90, 20
+_MIN_TITLE, _MAX_TITLE, _MAX_WORD, _MAX_ID, _MAX_TAGS = 28, 90, 20, 20, 24
+_NOTHING = frozenset({"", "-"})
 _MINUTE, _HOUR, _DAY = 60, 3_600, 86_400
 _AGES = ((365 * _DAY, "y"), (30 * _DAY, "mo"), (_DAY, "d"), (_HOUR, "h"), (_MINUTE, "m"))
 
@@ -57,33 +60,58 @@ def amount(number: float) -> str:
     return f"{shown:.1f}{unit}" if shown < 9.95 else f"{shown:.0f}{unit}"
 
 
-def listing_columns(now: float, ids: dict[str, str], tags_of: TagsOf, *, with_project: bool) -> list[Column]:
-    """The columns after the title, in order."""
+def session_cost(summary: Summary) -> CostTotal:
+    """The cost of a session, with an estimate for requests without a recorded one."""
+    return estimated_cost(summary.cost, summary.unpriced)
+
+
+def _tags_text(tags: SessionTags | None) -> str:
+    """A pin and the tags of a session."""
+    if tags is None:
+        return ""
+    return cut(" ".join([*(["⚑"] if tags.pinned else []), *map(one_line, tags.tags)]), _MAX_TAGS)
+
+
+def listing_columns(
+    now: float, ids: dict[str, str], tags: Mapping[str, SessionTags], *, with_project: bool
+) -> list[Column]:
+    """The columns after the title, in order. `?` is unknown, `-` is nothing to know."""
+
+    def cost_text(summary: Summary) -> str:
+        if not summary.messages:
+            return "-"
+        text = session_cost(summary).text()
+        return f"~{text}" if not summary.exact and text[0].isdecimal() else text
 
     def counted(summary: Summary, number: float) -> str:
-        return amount(number) if summary.exact or not number else f"~{amount(number)}"
+        if not number:
+            return "?" if summary.messages or not summary.exact else "-"
+        return amount(number) if summary.exact else f"~{amount(number)}"
+
+    def messages(summary: Summary) -> str:
+        return "0" if summary.exact and not summary.messages else counted(summary, summary.messages)
 
     word = functools.cache(lambda text: cut(one_line(text), _MAX_WORD))  # few distinct words, many rows
     found = [
         Column("age", lambda summary: age(summary.recency, now), 0, right=True),
-        Column("msgs", lambda summary: counted(summary, summary.messages), 1, right=True),
-        Column("br", lambda summary: counted(summary, summary.branches) if summary.branches > 1 else "", 7, right=True),
+        Column("msgs", messages, 1, right=True),
+        Column("br", lambda summary: amount(summary.branches) if summary.exact else "?", 7, right=True),
         Column("size", lambda summary: amount(summary.size), 5, right=True),
         Column("agent", lambda summary: word(summary.agent), 3),
-        Column("model", lambda summary: word(summary.model or ""), 9),
+        Column("model", lambda summary: word(summary.model or ("?" if summary.messages else "-")), 9),
         Column("in", lambda summary: counted(summary, summary.tokens_in + summary.tokens_cached), 8, right=True),
         Column("out", lambda summary: counted(summary, summary.tokens_out), 8, right=True),
         Column(
             "cost",
-            lambda summary: ("" if summary.exact else "~") + f"{summary.cost:.2f}" if summary.cost else "",
+            cost_text,
             6,
             right=True,
         ),
-        Column("tags", lambda summary: word(", ".join(dict.fromkeys((*tags_of(summary), *summary.tags)))), 7),
-        Column("id", lambda summary: _clean(ids.get(summary.ref, summary.id)), 2),
+        Column("tags", lambda summary: _tags_text(tags.get(summary.ref)), 4),
+        Column("id", lambda summary: cut(_clean(ids.get(summary.ref, summary.id)), _MAX_ID), 2),
     ]
     if with_project:
-        found.insert(0, Column("project", lambda summary: word(summary.cwd.rpartition("/")[2]), 4))
+        found.insert(0, Column("project", lambda summary: word(summary.cwd.rpartition("/")[2] or "?"), 4))
     return found
 
 
@@ -92,14 +120,14 @@ def draw_listing(
     width: int,
     now: float,
     ids: dict[str, str],
-    tags_of: TagsOf = lambda _: (),
     *,
     with_project: bool,
+    tags: Mapping[str, SessionTags] = MappingProxyType({}),
 ) -> Iterator[str]:
-    """Render the table with its headings. `tags_of` returns our own tags of a session."""
+    """Render the table with its headings. `tags` are by reference."""
     titles = [_title(member) for member in threads]
     longest = _longest(titles)
-    available = listing_columns(now, ids, tags_of, with_project=with_project)
+    available = listing_columns(now, ids, tags, with_project=with_project)
     kept = _fitting(threads, min(longest, _MIN_TITLE), width, available)
     room = width - sum(len(_GAP) + cells.width for cells in kept)
     room = max(min(room, longest, _MAX_TITLE), 5)
@@ -146,7 +174,7 @@ def _fitting(threads: Sequence[ThreadMember], wanted: int, width: int, available
 
 def _cells(column: Column, threads: Sequence[ThreadMember]) -> _Cells | None:
     texts = [column.heading, *map(column.show, [member.summary for member in threads])]
-    if not any(texts[1:]):
+    if _NOTHING.issuperset(texts[1:]):
         return None
     if "".join(texts).isascii():
         width = max(map(len, texts))
@@ -195,8 +223,8 @@ def _shared(first: str, other: str) -> int:
     return next((at for at in range(shorter) if first[at] != other[at]), shorter)
 
 
-def describe_summary(summary: Summary, own_tags: Sequence[str] = ()) -> dict[str, Any]:
-    """A session as JSON: the fields of `Summary` in camel case, times in ISO format; our own tags first."""
+def describe_summary(summary: Summary) -> dict[str, Any]:
+    """A session as JSON: the fields of `Summary` in camel case, times in ISO format."""
     return {
         "path": summary.ref,
         "agent": summary.agent,
@@ -213,6 +241,7 @@ def describe_summary(summary: Summary, own_tags: Sequence[str] = ()) -> dict[str
         "model": summary.model,
         "tokens": {"input": summary.tokens_in, "output": summary.tokens_out, "cached": summary.tokens_cached},
         "cost": round(summary.cost, 6),
+        **cost_fields(session_cost(summary)),
         "health": summary.health,
         "kind": summary.kind,
         "parent": summary.parent,
@@ -220,10 +249,16 @@ def describe_summary(summary: Summary, own_tags: Sequence[str] = ()) -> dict[str
         "firstPrompt": summary.first_prompt,
         "lastPrompt": summary.last_prompt,
         "gitBranch": summary.git_branch,
-        "tags": list(dict.fromkeys((*own_tags, *summary.tags))),
+        "tags": list(summary.tags),
         "agentSetting": summary.agent_setting,
         "pullRequests": list(summary.pull_requests),
     }
+
+
+def cost_fields(total: CostTotal) -> dict[str, Any]:
+    """A cost as JSON: with an estimate of what the agent did not record, and where it comes from."""
+    dollars = None if total.dollars is None else round(total.dollars, 6)
+    return {"estimatedCost": dollars, "costKind": total.kind}
 
 
 def iso(milliseconds: int | None) -> str | None:
@@ -250,10 +285,22 @@ def totals(sessions: Sequence[Summary]) -> dict[str, Any]:
             "cached": sum(summary.tokens_cached for summary in sessions),
         },
         "cost": round(sum(summary.cost for summary in sessions), 6),
+        **cost_fields(
+            estimated_cost(
+                sum(summary.cost for summary in sessions),
+                unpriced_totals(used for summary in sessions for used in summary.unpriced),
+            )
+        ),
         "exact": all(summary.exact for summary in sessions),
     }
 
 
-def describe_thread(member: ThreadMember, own_tags: Sequence[str] = ()) -> dict[str, Any]:
+def describe_thread(member: ThreadMember, tags: SessionTags | None = None) -> dict[str, Any]:
     """A session with its depth and relation (`fork`, `copy`, `subagent` or None) in a thread."""
-    return {**describe_summary(member.summary, own_tags), "depth": member.depth, "relation": member.relation or None}
+    return {
+        **describe_summary(member.summary),
+        "tags": list(member.summary.tags if tags is None else tags.tags),
+        "pinned": tags is not None and tags.pinned,
+        "depth": member.depth,
+        "relation": member.relation or None,
+    }

@@ -16,7 +16,8 @@ from msgspec import Struct
 
 from sessiontree.library.aggregate import By, FileCount, Gap, Group, Statistics
 from sessiontree.library.session_stats import Numbers
-from sessiontree.views.listing import amount
+from sessiontree.models.cost_estimate import cost_total as estimated_cost
+from sessiontree.views.listing import amount, cost_fields
 from sessiontree.views.text import clean, columns, cut, one_line, pad
 
 Paint = Callable[[str], str]
@@ -43,11 +44,15 @@ _COLUMNS = (
     _Column("in", lambda group: amount(group.numbers.input), 4),
     _Column("out", lambda group: amount(group.numbers.output), 3),
     _Column("cached", lambda group: amount(group.numbers.cached), 5),
-    _Column("cost", lambda group: f"{group.numbers.cost:.2f}" if group.numbers.priced else "", 2),
+    _Column("cost", lambda group: _cost_text(group.numbers), 2),
     _Column("calls", lambda group: amount(group.numbers.calls), 6),
     _Column("errors", lambda group: _percent(group.numbers), 7),
     _Column("sessions", lambda group: amount(group.sessions), 8),
 )
+
+
+def _cost_text(numbers: Numbers) -> str:
+    return estimated_cost(numbers.cost, numbers.unpriced).text() if numbers.requests else "-"
 
 
 def bar(share: float, width: int, *, with_blocks: bool = True) -> str:
@@ -196,6 +201,7 @@ def _described(by: By, group: Group) -> dict[str, Any]:
 
 def _described_numbers(numbers: Numbers) -> dict[str, Any]:
     rate = numbers.error_rate
+    total = estimated_cost(numbers.cost, numbers.unpriced)
     return {
         "requests": numbers.requests,
         "tokens": {
@@ -204,6 +210,7 @@ def _described_numbers(numbers: Numbers) -> dict[str, Any]:
             "cached": _whole(numbers.cached),
         },
         "cost": round(numbers.cost, 6) if numbers.priced else None,
+        **cost_fields(total),
         "toolCalls": numbers.calls,
         "toolResults": numbers.results,
         "toolErrors": numbers.errors,

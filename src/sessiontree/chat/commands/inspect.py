@@ -13,6 +13,7 @@ from sessiontree.chat.terminal import BOLD, DIM, GREEN, RED
 from sessiontree.core.ids import is_session_id
 from sessiontree.errors import UsageError
 from sessiontree.library import Library
+from sessiontree.models.cost_estimate import cost_total, describe_cost
 from sessiontree.repair import examine
 from sessiontree.search import search
 from sessiontree.search.prompt_history import PromptHistory
@@ -35,7 +36,7 @@ async def usage(chat: Conversation, _: str) -> None:
         "requests": f"{used.requests:,}",
         "input": f"{used.input:,} tokens, plus {used.cached:,} cached",
         "output": f"{used.output:,} tokens",
-        "cost": f"${used.cost:.4f} (where prices are known)",
+        "cost": describe_cost(cost_total(used.cost, used.unpriced)),
     }
     chat.screen.lines(f"{name:10} {value}" for name, value in rows.items())
 

@@ -97,7 +97,7 @@ class _ParallelLines:
         self._chain.load_summaries(node for node in nodes if types[node] == "message")
         for at, node in enumerate(nodes):
             if types[node] == "message":
-                yield at, node, summaries.get(node) or self._chain.summary(node)
+                yield at, node, summaries[node] or self._chain.summary(node)
 
     def _add_shard(self, at: int, node: int, summary: LineSummary) -> None:
         if not summary.response and not self._recovered:
