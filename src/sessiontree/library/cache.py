@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree.errors import StoreError
-from sessiontree.library.sqlite_damage import is_damage, seal, unseal
+from sessiontree.library.sqlite_damage import DATABASE_ERRORS, is_damage, seal, unseal
 from sessiontree.library.summary import Summary
 from sessiontree.stores.file_lock import file_lock
 
@@ -299,7 +299,7 @@ class Cache:
                     return work(self._database)
                 except UnicodeEncodeError:
                     return default  # a path that is not valid Unicode
-                except sqlite3.Error as error:
+                except DATABASE_ERRORS as error:
                     if not is_damage(error, self.path):
                         return default
                     self._database.close()
@@ -310,7 +310,7 @@ class Cache:
         try:
             os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
             return _connect(self.path)
-        except sqlite3.DatabaseError as error:
+        except DATABASE_ERRORS as error:
             return _rebuild(self.path) if is_damage(error, self.path) else _connect(_IN_MEMORY)
         except OSError:
             return _connect(_IN_MEMORY)
@@ -328,7 +328,7 @@ def _connect(path: str) -> sqlite3.Connection:
         database.execute("PRAGMA synchronous = NORMAL")
         if _version(database) != VERSION:
             _make_tables(database)
-    except sqlite3.DatabaseError:
+    except DATABASE_ERRORS:
         database.close()
         raise
     return database
@@ -362,7 +362,7 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        with contextlib.suppress(sqlite3.DatabaseError):
+        with contextlib.suppress(*DATABASE_ERRORS):
             database.execute("ROLLBACK")
         raise
     database.execute("COMMIT")
@@ -375,13 +375,13 @@ def _rebuild(path: str) -> sqlite3.Connection:
     """
     try:
         with file_lock(f"{path}.lock", timeout=None):
-            with contextlib.suppress(sqlite3.Error):
+            with contextlib.suppress(*DATABASE_ERRORS):
                 database = _connect(path)
                 try:
                     if database.execute("PRAGMA quick_check").fetchone() == ("ok",):
                         _make_tables(database, recreate=True)
                         return database
-                except sqlite3.Error:
+                except DATABASE_ERRORS:
                     database.close()
                     raise
                 database.close()
@@ -391,7 +391,7 @@ def _rebuild(path: str) -> sqlite3.Connection:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(sidecar)
             return _connect(path)
-    except (OSError, StoreError, sqlite3.Error):
+    except (OSError, StoreError, *DATABASE_ERRORS):
         return _connect(_IN_MEMORY)
 
 

@@ -28,6 +28,8 @@ _NOT_DAMAGE = frozenset(
         sqlite3.SQLITE_READONLY,
     }
 )
+DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+"""What a call of a database raises; the latter if SQLite's message quotes a damaged schema."""
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -35,9 +37,9 @@ class DamagedRowError(sqlite3.DatabaseError):
     """A row has a value that this program did not write."""
 
 
-def is_damage(error: sqlite3.Error, path: str) -> bool:
+def is_damage(error: sqlite3.Error | UnicodeDecodeError, path: str) -> bool:
     """Whether the file at a path is damaged, rather than busy or not writable."""
-    if isinstance(error, DamagedRowError):
+    if isinstance(error, DamagedRowError | UnicodeDecodeError):
         return True
     code = getattr(error, "sqlite_errorcode", None)
     if code is None:  # raised by Python: text in a column is not valid UTF-8

@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from sessiontree.errors import StoreError
 from sessiontree.library.cache import cache_path, transaction
-from sessiontree.library.sqlite_damage import DamagedRowError, is_damage, row_checksum
+from sessiontree.library.sqlite_damage import DATABASE_ERRORS, DamagedRowError, is_damage, row_checksum
 from sessiontree.search.file_chunks import CHUNK_BITS
 from sessiontree.stores.file_lock import file_lock
 
@@ -120,7 +120,7 @@ class IndexStore:
         for is_sound in (True, False):
             try:
                 return work(self.database)
-            except sqlite3.Error as error:
+            except DATABASE_ERRORS as error:
                 if not is_damage(error, self.path):
                     raise
                 self.close()
@@ -202,7 +202,7 @@ def _open(path: str) -> sqlite3.Connection:
     _make_folder(path)
     try:
         return _connect(path)
-    except sqlite3.DatabaseError as error:
+    except DATABASE_ERRORS as error:
         if not is_damage(error, path):
             raise
         return _rebuild(path)
@@ -224,7 +224,7 @@ def _connect(path: str) -> sqlite3.Connection:
             with transaction(database):
                 if _version(database) != VERSION:  # checked again under the lock: another process may have done it
                     _make_tables(database)
-    except sqlite3.DatabaseError:
+    except DATABASE_ERRORS:
         database.close()
         raise
     return database
@@ -247,12 +247,12 @@ def _rebuild(path: str, *, keep_sound: bool = True) -> sqlite3.Connection:
     """Move a damaged index away and create an empty one. One process does it while the others wait."""
     with file_lock(f"{path}.damage-lock", timeout=None):
         # Checked again under the lock: for those that waited, the first process has already rebuilt it.
-        with contextlib.suppress(sqlite3.Error):
+        with contextlib.suppress(*DATABASE_ERRORS):
             database = _connect(path)
             try:
                 if keep_sound and _is_sound(database):
                     return database  # another process has rebuilt it
-            except sqlite3.Error:
+            except DATABASE_ERRORS:
                 database.close()
                 raise
             database.close()

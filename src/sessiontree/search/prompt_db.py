@@ -18,7 +18,7 @@ import msgspec
 
 from sessiontree.errors import StoreError
 from sessiontree.library.cache import transaction
-from sessiontree.library.sqlite_damage import DamagedRowError
+from sessiontree.library.sqlite_damage import DATABASE_ERRORS, DamagedRowError
 from sessiontree.search.prompt_spool import LoggedPrompt, append_to_log, has_log, read_log
 from sessiontree.search.tokenizer import Terms
 from sessiontree.stores.file_lock import file_lock
@@ -184,7 +184,7 @@ def repair(path: str) -> tuple[str, int] | None:
             with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
                 check(database)
             return None
-        except sqlite3.Error:
+        except DATABASE_ERRORS:
             pass  # that is what is repaired here
         logged = read_log(home)
         known = {prompt.key for prompt in logged}
@@ -207,7 +207,7 @@ def _salvage(path: str) -> Iterator[LoggedPrompt]:
         database.text_factory = lambda raw: raw.decode("utf-8", "replace")
         try:
             last = database.execute("SELECT max(id) FROM prompts").fetchone()[0]
-        except sqlite3.Error:
+        except DATABASE_ERRORS:
             last = None
         at = 0
         for _ in range(_MOST_GAPS):
@@ -217,7 +217,7 @@ def _salvage(path: str) -> Iterator[LoggedPrompt]:
                     with contextlib.suppress(DamagedRowError):
                         yield _parse_row(row)
                 return
-            except (sqlite3.Error, OverflowError):
+            except (*DATABASE_ERRORS, OverflowError):
                 at += 1  # the row after the last one cannot be read
                 if last is None or at >= last:
                     return

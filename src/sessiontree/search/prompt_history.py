@@ -25,7 +25,7 @@ from sessiontree import paths
 from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.errors import SessionTreeError, StoreError
 from sessiontree.library.cache import transaction
-from sessiontree.library.sqlite_damage import is_damage
+from sessiontree.library.sqlite_damage import DATABASE_ERRORS, is_damage
 from sessiontree.search import prompt_spool
 from sessiontree.search.prompt_db import check, connect, insert_prompt, repair
 from sessiontree.search.prompt_import import ReadPosition, SourcePrompts, history_files, read_history_file, read_session
@@ -364,7 +364,7 @@ class PromptHistory:
         for _ in range(2):
             try:
                 return work(self._open())
-            except sqlite3.Error as error:
+            except DATABASE_ERRORS as error:
                 self.close()
                 if not is_damage(error, self.path):
                     raise StoreError(f"{self.path}: {error}; try again when nothing else uses it") from error

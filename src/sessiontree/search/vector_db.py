@@ -20,7 +20,7 @@ from sessiontree.dialects.texts import Line
 from sessiontree.errors import SessionTreeError
 from sessiontree.library.roots import dialect_named
 from sessiontree.library.session_store import open_store
-from sessiontree.library.sqlite_damage import is_damage, row_checksum
+from sessiontree.library.sqlite_damage import DATABASE_ERRORS, is_damage, row_checksum
 from sessiontree.library.summary import Summary
 from sessiontree.search.embedder import Embedder, signs
 from sessiontree.search.file_chunks import bytes_before, head_hash, iter_lines
@@ -144,7 +144,7 @@ class Vectors:
         """Run a function; if the database turns out to be damaged, drop it and run the function again."""
         try:
             return work()
-        except sqlite3.Error as error:
+        except DATABASE_ERRORS as error:
             if not is_damage(error, self.path):
                 raise
             self._database.close()
@@ -191,7 +191,7 @@ class Vectors:
         os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
         try:
             return self._connect()
-        except sqlite3.DatabaseError as error:
+        except DATABASE_ERRORS as error:
             if not is_damage(error, self.path):
                 raise
             self._drop()
@@ -219,7 +219,7 @@ class Vectors:
                 for statement in filter(str.strip, _SCHEMA.split(";\n")):
                     database.execute(statement)
                 database.execute("INSERT INTO about VALUES(?)", (self._embedder.name,))
-        except sqlite3.DatabaseError:
+        except DATABASE_ERRORS:
             database.close()
             raise
         return database
