@@ -195,6 +195,12 @@ def test_a_session_object_that_came_through_a_fork_of_the_process_takes_its_own_
     assert (len(again), again.problems) == (401, [])
 
 
+@pytest.fixture
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if time had passed since the last append."""
+    monkeypatch.setattr("sessiontree.stores.file._TRUSTED_SECONDS", -1.0)
+
+
 def rewrite_in_place(path: str, old: bytes, new: bytes, more: bytes = b"") -> None:
     data = Path(path).read_bytes()
     assert old in data

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -91,7 +91,7 @@ def test_a_pattern_that_is_stopped_makes_the_search_incomplete(world: World) -> 
 
 
 @pytest.fixture
-def stopped(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Searches that are out of time after a few sessions."""
 
     def limited(*arguments: object, **options: object) -> Results:
@@ -99,7 +99,6 @@ def stopped(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.setattr("sessiontree.cli.search.search", limited)
     monkeypatch.setattr(engine_module, "_SMALL", 0)
-    yield
 
 
 @pytest.mark.usefixtures("stopped")

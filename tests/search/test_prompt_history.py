@@ -365,17 +365,19 @@ def test_prompts_that_were_imported_but_not_deleted_count_once(history: PromptHi
 # Damage
 
 
-def test_a_damaged_file_is_moved_aside_and_replaced(history: PromptHistory) -> None:
-    add_all(history, "lost from the history, not from its session")
+def test_a_damaged_file_is_moved_aside_and_repaired_from_the_log(history: PromptHistory) -> None:
+    add_all(history, "typed before the damage")
     history.search()
     history.close()
     Path(history.path).write_bytes(b"this is no database" * 100)
     history.add("new", time=NOON)
-    assert texts_of(history.search()) == ["new"]
+    assert texts_of(history.search()) == ["new", "typed before the damage"]
     assert history.was_damaged
     (aside,) = [path for path in Path(history.home).iterdir() if ".damaged-" in path.name]
     assert aside.read_bytes().startswith(b"this is no database")
-    assert str(aside) in history.notes[0]
+    (note,) = history.notes
+    assert str(aside) in note
+    assert "prompts recovered: 1" in note
 
 
 def test_damage_in_the_middle_of_the_file_is_detected_and_the_file_moved_aside(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from sessiontree.clients import client_of
 from sessiontree.core.durations import parse_age
 from sessiontree.core.ids import now_ms
 from sessiontree.errors import SessionTreeError
+from sessiontree.stores.temporary_files import find_leftovers, remove_leftover
 from sessiontree.views.text import columns, cut, human_size, one_line, pad, plural
 
 if TYPE_CHECKING:
@@ -49,7 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--agent", metavar="A", help="only sessions of this agent")
     parser.add_argument("--yes", action="store_true", help="archive them")
     parser.add_argument(
-        "--purge", action="store_true", help="delete permanently, including sessions archived that long ago"
+        "--purge",
+        action="store_true",
+        help="delete permanently, including sessions archived that long ago, and temporary files of killed commands",
     )
     add_root_option(parser)
 
@@ -67,27 +70,43 @@ def run(options: Options) -> int | None:
         plan = plan_purge(plan, items, pinned, policy, now)
     failed: list[str] = []
     refs: list[str] = []
+    leftovers = find_leftovers([home.folder, *home.roots]) if options.purge else []
     if options.yes and options.purge:
         from sessiontree.cli.purge import remove_lanes
 
         plan, refs, failed = remove_lanes(home, plan)
         purge(home.archive, plan)
+        failed += _remove_leftovers(leftovers)
     elif options.yes:
         failed = _archive(home, plan, f"clean --older-than {options.older_than}")
     leaving = {session.path for session in plan.chosen}
     staying = [session for session in sessions if session.path not in leaving]
     risk = find_expiring(staying, items, now)
     if options.json:
-        output.print_json({**_to_json(plan, options, failed, risk), "refs": refs})
+        output.print_json({**_to_json(plan, options, failed, risk), "refs": refs, "leftovers": leftovers})
     else:
         output.print_lines(table(plan, now))
         stderr.print_line(f"sessions without a message for {age.text}")
         _print_summary(plan, options, risk)
+        if leftovers:
+            stderr.print_line(f"{plural(len(leftovers), 'temporary file')} of commands that were killed")
     if refs:
         stderr.print_line(f"the lanes' work is kept in git: {', '.join(refs)}")
     for message in failed:
         stderr.print_error(message)
     return stderr.FAILED if failed else None
+
+
+def _remove_leftovers(leftovers: list[str]) -> list[str]:
+    failed: list[str] = []
+    for path in leftovers:
+        try:
+            remove_leftover(path)
+        except FileNotFoundError:
+            continue  # another process has removed it
+        except OSError as error:
+            failed.append(f"{path}: not deleted: {error.strerror}")
+    return failed
 
 
 def _archive(home: Home, plan: CleanPlan, why: str) -> list[str]:

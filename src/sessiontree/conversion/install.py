@@ -23,6 +23,7 @@ from sessiontree.session.session import Session
 from sessiontree.stores.atomic_files import StagedFile, make_folder, sync_folder
 from sessiontree.stores.contract import SessionStore
 from sessiontree.stores.memory import MemoryStore
+from sessiontree.stores.temporary_files import sweep_once, temporary_path
 
 
 class Request(Struct, frozen=True):
@@ -179,9 +180,10 @@ def _copy_folder(source: str, target: str) -> None:
     # Copy under a hidden name first, so that a killed process leaves no incomplete folder that a client would read.
     if os.path.lexists(target):
         raise ExistsError(f"{target}: the folder already exists; nothing was written")
-    parent, name = os.path.split(target)
+    parent = os.path.dirname(target)
     make_folder(parent)
-    hidden = os.path.join(parent, f".{name}.{os.urandom(6).hex()}.tmp")
+    sweep_once(parent)
+    hidden = temporary_path(target)
     try:
         shutil.copytree(source, hidden, symlinks=True, copy_function=_copy_private)
         os.rename(hidden, target)

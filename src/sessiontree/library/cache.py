@@ -1,8 +1,9 @@
 """The listing cache: summaries and statistics of session files, in one SQLite file.
 
 Everything in it can be derived again, so a cache failure never fails a listing. A damaged file is moved away and
-rebuilt. If the file is locked for too long or not writable, an empty database in memory is used instead. Several
-processes may use it at once (write-ahead log, short transactions), and several threads (one at a time).
+rebuilt; a damaged value, which its checksum shows, is read again from its session. If the file is locked for too long
+or not writable, an empty database in memory is used instead. Several processes may use it at once (write-ahead log,
+short transactions), and several threads (one at a time).
 
 Each part of the file has its own tables and, in `versions`, its own version. A part of any other version is dropped and
 rebuilt.
@@ -21,6 +22,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct
 
+from sessiontree.errors import StoreError
+from sessiontree.library.sqlite_damage import DATABASE_ERRORS, is_damage, seal, unseal
 from sessiontree.library.summary import Summary
 from sessiontree.stores.file_lock import file_lock
 
@@ -65,6 +68,7 @@ class _Container(Struct, frozen=True):
     items: list[str]
 
 
+_NO_SESSION = seal(b"")
 _decode_container = msgspec.msgpack.Decoder(_Container).decode
 
 
@@ -76,11 +80,16 @@ class Row(Struct, frozen=True, gc=False):
     inode: int
     agents: str
     raw: bytes
-    """The encoded summary, or the names of the sessions in a file; empty for a file that is not a session."""
+    """The content with its checksum."""
 
     @property
     def stamp(self) -> Stamp:
         return self.size, self.modified, self.inode
+
+    @property
+    def is_other(self) -> bool:
+        """Whether the file is not a session."""
+        return self.raw == _NO_SESSION
 
     @property
     def summary(self) -> Summary | None:
@@ -88,6 +97,7 @@ class Row(Struct, frozen=True, gc=False):
 
     @property
     def items(self) -> list[str] | None:
+        """The names of the sessions in a file that contains several."""
         container = _decode_or_none(_decode_container, self.raw)
         return None if container is None else container.items
 
@@ -136,14 +146,13 @@ class Cache:
         """The cached summaries below some folders, as far as they were read by the rules of these agents."""
 
         def work(database: sqlite3.Connection) -> list[Summary]:
-            sql = "SELECT summary FROM sessions WHERE path > ? AND path < ? AND agents = ? AND summary != x''"
+            sql = "SELECT summary FROM sessions WHERE path > ? AND path < ? AND agents = ? AND length(summary) > 4"
             found: list[Summary] = []
             for folder, agents in folders.items():
                 for (raw,) in database.execute(sql, (*_bounds(folder), agents)):
-                    try:  # without a call of `_decode_or_none`, which would take a tenth of the time
-                        found.append(_decode_summary(raw))
-                    except (msgspec.MsgspecError, UnicodeDecodeError, TypeError):
-                        continue  # damaged, not a session, or a file that contains several
+                    summary = _decode_or_none(_decode_summary, raw)
+                    if summary is not None:  # else damaged, or a file that contains several
+                        found.append(summary)
             return found
 
         return self._attempt(work, [])
@@ -191,7 +200,7 @@ class Cache:
     def store_others(self, files: Iterable[tuple[str, Stamp, str, Sequence[str] | None]]) -> None:
         """Store files that are not sessions: path, stamp, agents and, for a file of several sessions, their names."""
         rows = [
-            (path, *stamp, agents, b"" if items is None else _encode(_Container(list(items))))
+            (path, *stamp, agents, _NO_SESSION if items is None else seal(_encode(_Container(list(items)))))
             for path, stamp, agents, items in files
         ]
 
@@ -206,13 +215,13 @@ class Cache:
 
         def work(database: sqlite3.Connection) -> bytes | None:
             row = database.execute("SELECT note FROM notes WHERE name = ?", (name,)).fetchone()
-            return row[0] if row and isinstance(row[0], bytes) else None
+            return unseal(row[0]) if row else None
 
         return self._attempt(work, None)
 
     def store_note(self, name: str, note: bytes) -> None:
         def work(database: sqlite3.Connection) -> None:
-            database.execute("INSERT OR REPLACE INTO notes VALUES(?, ?)", (name, note))
+            database.execute("INSERT OR REPLACE INTO notes VALUES(?, ?)", (name, seal(note)))
 
         self._attempt(work, None)
 
@@ -254,7 +263,7 @@ class Cache:
 
         def work(database: sqlite3.Connection) -> bytes | None:
             row = database.execute(_PARTS[part], (path, *stamp)).fetchone()
-            return row[0] if row and isinstance(row[0], bytes) else None
+            return unseal(row[0]) if row else None
 
         return self._attempt(work, None)
 
@@ -262,7 +271,7 @@ class Cache:
         """Store the statistics of a whole file, in parts that are read separately."""
 
         def work(database: sqlite3.Connection) -> None:
-            values = (path, *stamp, keys, facts, details)
+            values = (path, *stamp, seal(keys), seal(facts), seal(details))
             database.execute("INSERT OR REPLACE INTO facts VALUES(?, ?, ?, ?, ?, ?, ?)", values)
 
         self._attempt(work, None)
@@ -290,19 +299,19 @@ class Cache:
                     return work(self._database)
                 except UnicodeEncodeError:
                     return default  # a path that is not valid Unicode
-                except sqlite3.DatabaseError as error:
-                    if not _is_corruption(error):
+                except DATABASE_ERRORS as error:
+                    if not is_damage(error, self.path):
                         return default
                     self._database.close()
-                    self._database = _rebuild(self.path, recreate_tables=error.sqlite_errorcode == sqlite3.SQLITE_ERROR)
+                    self._database = _rebuild(self.path)
         return default
 
     def _open(self) -> sqlite3.Connection:
         try:
             os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
             return _connect(self.path)
-        except sqlite3.DatabaseError as error:
-            return _rebuild(self.path) if _is_corruption(error) else _connect(_IN_MEMORY)
+        except DATABASE_ERRORS as error:
+            return _rebuild(self.path) if is_damage(error, self.path) else _connect(_IN_MEMORY)
         except OSError:
             return _connect(_IN_MEMORY)
 
@@ -319,7 +328,7 @@ def _connect(path: str) -> sqlite3.Connection:
         database.execute("PRAGMA synchronous = NORMAL")
         if _version(database) != VERSION:
             _make_tables(database)
-    except sqlite3.DatabaseError:
+    except DATABASE_ERRORS:
         database.close()
         raise
     return database
@@ -353,32 +362,28 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        with contextlib.suppress(sqlite3.DatabaseError):
+        with contextlib.suppress(*DATABASE_ERRORS):
             database.execute("ROLLBACK")
         raise
     database.execute("COMMIT")
 
 
-def _is_corruption(error: sqlite3.Error) -> bool:
-    """Whether the file is damaged, rather than busy or not writable."""
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-    return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH)
-
-
-def _rebuild(path: str, *, recreate_tables: bool = False) -> sqlite3.Connection:
+def _rebuild(path: str) -> sqlite3.Connection:
     """Move a damaged database away and create a new one. One process does it while the others wait.
 
-    With `recreate_tables`, the tables of a sound file are dropped too: they are not the ones we expect.
+    Of a file whose structure is sound, only the tables are created again: their content is not what we expect.
     """
     try:
         with file_lock(f"{path}.lock", timeout=None):
-            # Checked again under the lock: another process may have rebuilt the file while this one waited.
-            with contextlib.suppress(sqlite3.DatabaseError):
+            with contextlib.suppress(*DATABASE_ERRORS):
                 database = _connect(path)
-                if database.execute("PRAGMA quick_check").fetchone() == ("ok",):
-                    if recreate_tables:
+                try:
+                    if database.execute("PRAGMA quick_check").fetchone() == ("ok",):
                         _make_tables(database, recreate=True)
-                    return database
+                        return database
+                except DATABASE_ERRORS:
+                    database.close()
+                    raise
                 database.close()
             os.replace(path, f"{path}.damaged")
             # A write-ahead log of the damaged file must never be replayed into the new one.
@@ -386,7 +391,7 @@ def _rebuild(path: str, *, recreate_tables: bool = False) -> sqlite3.Connection:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(sidecar)
             return _connect(path)
-    except (OSError, sqlite3.DatabaseError):
+    except (OSError, StoreError, *DATABASE_ERRORS):
         return _connect(_IN_MEMORY)
 
 
@@ -402,16 +407,17 @@ def _decode_state(raw: bytes) -> State:
 
 
 def _encode_or_none(value: Summary | State | None) -> bytes | None:
-    """Encode a value; None if it has invalid Unicode or a number out of range."""
+    """Encode a value with its checksum; None if it has invalid Unicode or a number out of range."""
     try:
-        return None if value is None else _encode(value)
+        return None if value is None else seal(_encode(value))
     except (UnicodeEncodeError, OverflowError):
         return None
 
 
 def _decode_or_none(decode: Callable[[bytes], T], raw: object) -> T | None:
     """Decode a cached value; None if it is damaged."""
+    value = unseal(raw)
     try:
-        return decode(raw) if isinstance(raw, bytes) else None
+        return None if value is None else decode(value)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None

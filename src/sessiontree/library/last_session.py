@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from sessiontree import paths
 from sessiontree.dialects.contract import Dialect
+from sessiontree.stores.temporary_files import sweep_once, temporary_path
 
 _FOLDER = "terminal-sessions"
 _LARGEST = 16 * 1024
@@ -84,8 +85,9 @@ def record_last_session(
 
 def _write(home: str, name: str, text: bytes) -> None:
     folder = os.path.join(home, _FOLDER)
-    unfinished = os.path.join(folder, f".{name}.{os.getpid()}.tmp")
+    unfinished = temporary_path(os.path.join(folder, name))
     os.makedirs(folder, mode=0o700, exist_ok=True)
+    sweep_once(folder)
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         os.write(descriptor, text)

@@ -104,9 +104,8 @@ class Scanner:
                 yield file, None  # read by the rules of other agents
             elif (summary := row.summary) is not None:
                 found.append(summary)
-            elif row.raw and not self._take_items(file, row):
+            elif not row.is_other and not self._take_items(file, row):
                 yield file, None  # a damaged row
-            # What is left are empty rows: files that are not sessions.
 
     def _take_items(self, file: Found, row: Row) -> bool:
         """Add the sessions of an unchanged file that contains several; False if one of them is not in the cache."""

@@ -18,6 +18,7 @@ from msgspec import Struct
 from sessiontree.errors import SessionTreeError
 from sessiontree.library.roots import dialect_named
 from sessiontree.library.session_store import open_store
+from sessiontree.library.sqlite_damage import row_checksum
 from sessiontree.library.summary import Summary
 from sessiontree.search.index_db import IndexStore
 from sessiontree.stores.contract import read_bytes
@@ -107,10 +108,12 @@ def _extend(summary: Summary, old: int, size: int, before: BranchMap) -> BranchM
 
 
 def _load(store: IndexStore, file: int) -> tuple[int, BranchMap] | None:
-    sql = "SELECT size, state FROM branches WHERE file = ?"
+    sql = "SELECT size, state, checksum FROM branches WHERE file = ?"
     row = store.attempt(lambda database: database.execute(sql, (file,)).fetchone())
+    if row is None or row_checksum(file, *row[:2]) != row[2]:
+        return None
     try:
-        return None if row is None else (row[0], msgspec.msgpack.decode(row[1], type=BranchMap))
+        return (row[0], msgspec.msgpack.decode(row[1], type=BranchMap))
     except msgspec.MsgspecError:
         return None
 
@@ -118,7 +121,7 @@ def _load(store: IndexStore, file: int) -> tuple[int, BranchMap] | None:
 def _save(store: IndexStore, file: int, size: int, found: BranchMap) -> None:
     row = (file, size, msgspec.msgpack.encode(found))
     try:
-        store.database.execute("INSERT OR REPLACE INTO branches VALUES(?, ?, ?)", row)
+        store.database.execute("INSERT OR REPLACE INTO branches VALUES(?, ?, ?, ?)", (*row, row_checksum(*row)))
     except sqlite3.Error:
         return  # another process holds the write lock, or the disk is read-only: computed again next time
 

@@ -18,12 +18,13 @@ import contextlib
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
 from sessiontree.errors import StoreError
 from sessiontree.library.cache import cache_path, transaction
+from sessiontree.library.sqlite_damage import DATABASE_ERRORS, DamagedRowError, is_damage, row_checksum
 from sessiontree.search.file_chunks import CHUNK_BITS
 from sessiontree.stores.file_lock import file_lock
 
@@ -35,14 +36,16 @@ VERSION = 2
 _BUSY_SECONDS = 30.0
 SHIFT = 40 - CHUNK_BITS
 """Bits of a row number below the file number."""
+_NUMBER_BITS = 60
+_FILES = "SELECT file, path, agent, size, modified, inode, head, edge, checksum FROM files"
 
 _SCHEMA = f"""
 CREATE TABLE files(
   file INTEGER PRIMARY KEY, path TEXT UNIQUE, agent TEXT, size INTEGER, modified INTEGER, inode INTEGER,
-  head BLOB, edge BLOB
+  head BLOB, edge BLOB, checksum INTEGER
 );
 CREATE TABLE numbers(name TEXT PRIMARY KEY, value INTEGER) WITHOUT ROWID;
-CREATE TABLE branches(file INTEGER PRIMARY KEY, size INTEGER, state BLOB);
+CREATE TABLE branches(file INTEGER PRIMARY KEY, size INTEGER, state BLOB, checksum INTEGER);
 CREATE VIRTUAL TABLE terms USING fts5(
   text, content='', detail=none, columnsize=0, tokenize="ascii tokenchars '_\x02'"
 );
@@ -114,19 +117,28 @@ class IndexStore:
 
     def attempt(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run a function; if the database turns out to be damaged, recreate it empty and run the function again."""
-        try:
-            return work(self.database)
-        except sqlite3.DatabaseError as error:
-            if not is_corruption(error):
-                raise
-            self.close()
-            self._database = _rebuild(self.path)
-            return work(self._database)
+        for is_sound in (True, False):
+            try:
+                return work(self.database)
+            except DATABASE_ERRORS as error:
+                if not is_damage(error, self.path):
+                    raise
+                self.close()
+                # The first time another process may have rebuilt it already; not if it fails again.
+                self._database = _rebuild(self.path, keep_sound=is_sound)
+        return work(self.database)
 
     def indexed_files(self) -> dict[str, IndexedFile]:
-        """All indexed files by path."""
-        sql = "SELECT file, path, agent, size, modified, inode, head, edge FROM files"
-        return self.attempt(lambda database: {row[1]: IndexedFile(*row) for row in database.execute(sql)})
+        """All indexed files by path. A damaged row counts as a file that is not indexed."""
+        return self.attempt(
+            lambda database: {row[1]: IndexedFile(*row) for row, is_sound in _files(database) if is_sound}
+        )
+
+    def drop_damaged_rows(self, database: sqlite3.Connection) -> None:
+        damaged = [(row[0],) for row, is_sound in _files(database) if not is_sound]
+        if damaged:
+            with transaction(database):
+                database.executemany("DELETE FROM files WHERE file = ?", damaged)
 
     def clear(self) -> None:
         """Drop all content; the next update rebuilds it."""
@@ -153,10 +165,32 @@ class IndexStore:
             yield is_locked
 
 
+def _files(database: sqlite3.Connection) -> Iterator[tuple[tuple[Any, ...], bool]]:
+    """All rows of `files`, and whether their checksum is right."""
+    for *row, checksum in database.execute(_FILES):
+        yield tuple(row), checksum == row_checksum(*row)
+
+
+def store_file(database: sqlite3.Connection, file: IndexedFile) -> None:
+    row = (file.file, file.path, file.agent, file.size, file.modified, file.identity, file.head, file.edge)
+    database.execute("INSERT OR REPLACE INTO files VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, row_checksum(*row)))
+
+
+def find_number(database: sqlite3.Connection, name: str) -> int | None:
+    """A stored number; `DamagedRowError` if it is out of range."""
+    row = database.execute("SELECT value FROM numbers WHERE name = ?", (name,)).fetchone()
+    if row is not None and (not isinstance(row[0], int) or not 0 <= row[0] < 1 << _NUMBER_BITS):
+        raise DamagedRowError(f"the number {name!r} of the index is damaged")
+    return row[0] if row else None
+
+
 def next_file_number(database: sqlite3.Connection) -> int:
     """A file number that was never used."""
-    row = database.execute("SELECT value FROM numbers WHERE name = 'next'").fetchone()
-    return int(row[0]) if row else 1
+    number = find_number(database, "next") or 1
+    highest = database.execute("SELECT max(file) FROM files").fetchone()[0] or 0
+    if number <= highest or number >= 1 << 63 - SHIFT:
+        raise DamagedRowError("the file numbers of the index are damaged")
+    return number
 
 
 def store_next_file_number(database: sqlite3.Connection, number: int) -> None:
@@ -164,19 +198,12 @@ def store_next_file_number(database: sqlite3.Connection, number: int) -> None:
     database.execute("INSERT OR REPLACE INTO numbers VALUES('next', ?)", (number,))
 
 
-def is_corruption(error: sqlite3.Error) -> bool:
-    """Whether the file is damaged, rather than busy or not writable."""
-    code = getattr(error, "sqlite_errorcode", None)
-    damage = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH)
-    return code is not None and code & 0xFF in damage
-
-
 def _open(path: str) -> sqlite3.Connection:
     _make_folder(path)
     try:
         return _connect(path)
-    except sqlite3.DatabaseError as error:
-        if not is_corruption(error):
+    except DATABASE_ERRORS as error:
+        if not is_damage(error, path):
             raise
         return _rebuild(path)
 
@@ -197,7 +224,7 @@ def _connect(path: str) -> sqlite3.Connection:
             with transaction(database):
                 if _version(database) != VERSION:  # checked again under the lock: another process may have done it
                     _make_tables(database)
-    except sqlite3.DatabaseError:
+    except DATABASE_ERRORS:
         database.close()
         raise
     return database
@@ -216,14 +243,18 @@ def _make_tables(database: sqlite3.Connection) -> None:
     database.execute("INSERT INTO terms(terms, rank) VALUES('hashsize', ?)", (8 << 20,))
 
 
-def _rebuild(path: str) -> sqlite3.Connection:
+def _rebuild(path: str, *, keep_sound: bool = True) -> sqlite3.Connection:
     """Move a damaged index away and create an empty one. One process does it while the others wait."""
     with file_lock(f"{path}.damage-lock", timeout=None):
         # Checked again under the lock: for those that waited, the first process has already rebuilt it.
-        with contextlib.suppress(sqlite3.DatabaseError):
+        with contextlib.suppress(*DATABASE_ERRORS):
             database = _connect(path)
-            if _is_sound(database):
-                return database  # another process has rebuilt it
+            try:
+                if keep_sound and _is_sound(database):
+                    return database  # another process has rebuilt it
+            except DATABASE_ERRORS:
+                database.close()
+                raise
             database.close()
         os.replace(path, f"{path}.damaged")
         # A write-ahead log of the damaged file must never be replayed into the new one.
@@ -236,7 +267,7 @@ def _rebuild(path: str) -> sqlite3.Connection:
 def _is_sound(database: sqlite3.Connection) -> bool:
     if database.execute("PRAGMA quick_check").fetchone() != ("ok",):
         return False
-    database.execute("SELECT file, path, agent, size, modified, inode, head, edge FROM files LIMIT 1").fetchone()
-    database.execute("SELECT file, size, state FROM branches LIMIT 1").fetchone()
+    database.execute(_FILES).fetchone()
+    database.execute("SELECT file, size, state, checksum FROM branches LIMIT 1").fetchone()
     database.execute("INSERT INTO terms(terms) VALUES('integrity-check')")
     return True

@@ -28,9 +28,11 @@ from sessiontree.search.file_chunks import CHUNK_BITS, as_file, bytes_before, fi
 from sessiontree.search.index_db import (
     IndexedFile,
     IndexStore,
+    find_number,
     index_path,
     next_file_number,
     row_number,
+    store_file,
     store_next_file_number,
 )
 from sessiontree.search.text_extractor import read_line
@@ -101,6 +103,7 @@ class Index:
         return True
 
     def _update(self, database: sqlite3.Connection, sessions: Sequence[Summary], progress: Progress | None) -> None:
+        self.store.drop_damaged_rows(database)
         self._forget(database, sessions)
         waiting = self.pending(sessions)
         total = sum(file.summary.size - file.start for file in waiting)
@@ -118,7 +121,7 @@ class Index:
             with transaction(database):
                 for known in gone:
                     _drop(database, known)
-        wasted = _number(database, "wasted")
+        wasted = find_number(database, "wasted") or 0
         kept = database.execute("SELECT coalesce(sum(size), 0) FROM files").fetchone()[0]
         if wasted > _WASTE * (kept + wasted) and wasted > _STEP:
             with transaction(database):
@@ -201,8 +204,10 @@ class _Writer:
             # Sorted: FTS5 flushes its buffer when a row number is not larger than the last one.
             database.executemany("INSERT INTO terms(rowid, text) VALUES(?, ?)", sorted(self._rows))
             for path, (file, number, identity, head, edge, end) in self._files.items():
-                row = (number, path, file.summary.agent, end, file.summary.modified, identity, head, edge)
-                database.execute("INSERT OR REPLACE INTO files VALUES(?, ?, ?, ?, ?, ?, ?, ?)", row)
+                summary = file.summary
+                store_file(
+                    database, IndexedFile(number, path, summary.agent, end, summary.modified, identity, head, edge)
+                )
         self._replaced.clear()
         self._rows.clear()
         self._read += self._unwritten
@@ -355,12 +360,7 @@ def _is_complete(line: bytes) -> bool:
 
 
 def _drop(database: sqlite3.Connection, known: IndexedFile) -> None:
-    wasted = _number(database, "wasted") + known.size
+    wasted = (find_number(database, "wasted") or 0) + known.size
     database.execute("DELETE FROM files WHERE file = ?", (known.file,))
     database.execute("DELETE FROM branches WHERE file = ?", (known.file,))
     database.execute("INSERT OR REPLACE INTO numbers VALUES('wasted', ?)", (wasted,))
-
-
-def _number(database: sqlite3.Connection, name: str) -> int:
-    row = database.execute("SELECT value FROM numbers WHERE name = ?", (name,)).fetchone()
-    return int(row[0]) if row else 0

@@ -1,8 +1,8 @@
 """The prompt history: every prompt a user typed, with its folder, project, session and time.
 
 It is `history.sqlite` in the home folder. This is not a cache: prompts typed in other agents, or in deleted sessions,
-are stored nowhere else. So it is readable by its user only, nothing in it is ever deleted, and a damaged file is moved
-aside rather than overwritten.
+are stored nowhere else. So it is readable by its user only, nothing in it is ever deleted, and a log has every prompt
+a second time. A damaged file is moved aside and repaired from both (see `prompt_db`).
 
 Adding a prompt never touches the database (see `prompt_spool`); the next search imports spooled prompts. Every prompt
 is a row. The same prompt at the same moment is one row, from any source and after any number of imports. Repeats are
@@ -25,10 +25,11 @@ from sessiontree import paths
 from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.errors import SessionTreeError, StoreError
 from sessiontree.library.cache import transaction
+from sessiontree.library.sqlite_damage import DATABASE_ERRORS, is_damage
 from sessiontree.search import prompt_spool
-from sessiontree.search.prompt_db import connect, index_words, is_corruption, move_aside
+from sessiontree.search.prompt_db import check, connect, insert_prompt, repair
 from sessiontree.search.prompt_import import ReadPosition, SourcePrompts, history_files, read_history_file, read_session
-from sessiontree.search.prompt_spool import SpooledPrompt, normalize_prompt
+from sessiontree.search.prompt_spool import LoggedPrompt, SpooledPrompt, append_to_log, normalize_prompt
 from sessiontree.search.query import And, Choice, Expression, Not, Or, Phrase, Query, Regex, Word
 from sessiontree.search.query_parser import parse
 from sessiontree.search.tokenizer import Unit, units
@@ -84,7 +85,7 @@ class PromptHistory:
         self.notes: list[str] = []
         """Messages to the user: what was damaged or ignored."""
         self.was_damaged = False
-        """Whether a damaged file was moved aside; `import_from` restores the prompts of all sessions."""
+        """Whether a damaged file was repaired; `import_from` adds the prompts of all sessions once more."""
         self._database: sqlite3.Connection | None = None
         self._projects: dict[str, str] = {}
 
@@ -120,6 +121,7 @@ class PromptHistory:
         Only files that are new or have changed are read; of a session, only added lines. The next import continues an
         interrupted one. Sources are never written to.
         """
+        self._attempt(check)
         self._drain_spool()
         done = Imported()
         # Sessions first: forks copy times to the millisecond, while history files have slightly different times.
@@ -201,18 +203,26 @@ class PromptHistory:
             self.notes.append(f"{self.home}: incomplete lines: {torn}, see history-torn-*.jsonl")
 
     def _insert(self, database: sqlite3.Connection, prompts: Sequence[SpooledPrompt]) -> int:
-        added = 0
+        """Insert prompts that are new, and log them. The caller commits."""
+        added: list[LoggedPrompt] = []
         for prompt in prompts:
-            if _is_known(database, prompt):
-                continue
-            values = (prompt.key, prompt.prompt, index_words(prompt.prompt), prompt.cwd, self._project_of(prompt.cwd))
-            cursor = database.execute(
-                "INSERT OR IGNORE INTO prompts(key, prompt, words, cwd, project, session, agent, time, source) "
-                "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (*values, prompt.session, prompt.agent, prompt.time, prompt.source),
-            )
-            added += cursor.rowcount
-        return added
+            if not _is_known(database, prompt):
+                project = self._project_of(prompt.cwd)
+                logged = LoggedPrompt(
+                    prompt.prompt,
+                    prompt.cwd,
+                    prompt.session,
+                    prompt.agent,
+                    prompt.time,
+                    prompt.source,
+                    project,
+                    prompt.key,
+                )
+                if insert_prompt(database, logged):
+                    added.append(logged)
+        if added:
+            append_to_log(self.home, added)
+        return len(added)
 
     def _project_of(self, cwd: str) -> str:
         from sessiontree.git.repository import find_repository
@@ -350,18 +360,19 @@ class PromptHistory:
     # Database
 
     def _attempt(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run a function; if the database turns out to be damaged, move it aside and run the function in a new one."""
+        """Run a function; if the database turns out to be damaged, repair it and run the function again."""
         for _ in range(2):
             try:
                 return work(self._open())
-            except sqlite3.DatabaseError as error:
+            except DATABASE_ERRORS as error:
                 self.close()
-                if not is_corruption(error):
+                if not is_damage(error, self.path):
                     raise StoreError(f"{self.path}: {error}; try again when nothing else uses it") from error
-                aside = move_aside(self.path)
-                if aside is not None:
+                repaired = repair(self.path)
+                if repaired is not None:
+                    aside, prompts = repaired
                     self.was_damaged = True
-                    self.notes.append(f"{self.path}: {error}; moved to {aside}, and a new history was created")
+                    self.notes.append(f"{self.path}: {error}; moved to {aside}, prompts recovered: {prompts}")
         raise StoreError(f"{self.path}: a new file is damaged, too; check the disk")
 
     def _open(self) -> sqlite3.Connection:

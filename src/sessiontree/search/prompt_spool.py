@@ -5,6 +5,7 @@ Adding a prompt appends one line to a file. It never touches the database, which
     <home>/history-new.jsonl            the spool
     <home>/history-new-<random>.jsonl   created by a writer that found the spool locked
     <home>/history-torn-<random>.jsonl  a spool file with an incomplete line, kept for inspection
+    <home>/history-log.jsonl            every prompt in the database, to repair it from
 
 Writers and readers hold a lock on the file. A writer never waits for the lock but creates a file of its own; a reader
 waits up to a second. A file is deleted only after the database has durably stored its prompts. If a process dies in
@@ -34,6 +35,7 @@ LONGEST = 100_000
 """Characters of a prompt that the history keeps; the session has all of them."""
 _BEGIN, _END = "history-new", ".jsonl"
 _TORN = "history-torn"
+_LOG = "history-log.jsonl"
 _TRIES = 8
 _SECONDS = 1.0
 
@@ -56,8 +58,21 @@ class SpooledPrompt(Struct, frozen=True):
         return hashlib.sha256(f"{self.prompt}\0{self.time}\0{origin}".encode()).hexdigest()[:32]
 
 
+class LoggedPrompt(SpooledPrompt, frozen=True):
+    """A prompt of the database, with its project and the key it had there."""
+
+    project: str = ""
+    logged_key: str = ""
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether prompt and time are still those of the key."""
+        return self.key == self.logged_key
+
+
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(SpooledPrompt).decode
+_decode_logged = msgspec.json.Decoder(LoggedPrompt).decode
 
 
 def normalize_prompt(text: object) -> str:
@@ -131,6 +146,41 @@ def take(home: str, keep: Callable[[Sequence[SpooledPrompt]], None]) -> int:
         finally:
             os.close(descriptor)
     return torn
+
+
+def has_log(home: str) -> bool:
+    return os.path.lexists(os.path.join(home, _LOG))
+
+
+def append_to_log(home: str, prompts: Sequence[LoggedPrompt]) -> None:
+    """Append prompts of the database to its log. The caller holds the write lock of the database."""
+    path = os.path.join(home, _LOG)
+    # The leading line break keeps these lines intact after an incomplete one.
+    data = b"\n" + b"".join(_encode(prompt) + b"\n" for prompt in prompts)
+    try:
+        descriptor = OS_CALLS.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            write_all(descriptor, data, OS_CALLS)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise WriteError(f"{path}: {error.strerror or error}; nothing was added to the history") from error
+
+
+def read_log(home: str) -> list[LoggedPrompt]:
+    """The sound prompts of the log."""
+    try:
+        with open(os.path.join(home, _LOG), "rb") as file:
+            lines = file.read().split(b"\n")
+    except FileNotFoundError:
+        return []
+    found: list[LoggedPrompt] = []
+    for line in filter(None, lines):
+        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            prompt = _decode_logged(line)
+            if prompt.is_sound:
+                found.append(prompt)
+    return found
 
 
 def _names(home: str) -> list[str]:

@@ -11,7 +11,8 @@ import contextlib
 import os
 import sqlite3
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -19,23 +20,27 @@ from sessiontree.dialects.texts import Line
 from sessiontree.errors import SessionTreeError
 from sessiontree.library.roots import dialect_named
 from sessiontree.library.session_store import open_store
+from sessiontree.library.sqlite_damage import DATABASE_ERRORS, is_damage, row_checksum
 from sessiontree.library.summary import Summary
 from sessiontree.search.embedder import Embedder, signs
 from sessiontree.search.file_chunks import bytes_before, head_hash, iter_lines
-from sessiontree.search.index_db import index_path, is_corruption
+from sessiontree.search.index_db import index_path
 from sessiontree.search.indexer import FileTexts, Progress
 from sessiontree.stores.contract import SessionStore
+
+T = TypeVar("T")
 
 KINDS = frozenset({"title", "label", "summary", "prompt", "answer"})
 """Kinds of text that get a vector; tool output is found by its words."""
 
-_VERSION = 1
+_VERSION = 2
 _PIECE, _MOST_PIECES, _SHORTEST = 800, 4, 8
 _BATCH = 256
 _SCHEMA = f"""
 CREATE TABLE about(model TEXT);
 CREATE TABLE passages(
-  path TEXT PRIMARY KEY, size INTEGER, modified INTEGER, head BLOB, edge BLOB, width INTEGER, offsets BLOB, signs BLOB
+  path TEXT PRIMARY KEY, size INTEGER, modified INTEGER, head BLOB, edge BLOB, width INTEGER, offsets BLOB, signs BLOB,
+  checksum INTEGER
 );
 PRAGMA user_version = {_VERSION};
 """
@@ -89,6 +94,9 @@ class Vectors:
 
     def update(self, sessions: Sequence[Summary], progress: Progress | None = None) -> None:
         """Embed new lines, one transaction per file, and forget deleted files."""
+        self._attempt(lambda: self._update(sessions, progress))
+
+    def _update(self, sessions: Sequence[Summary], progress: Progress | None) -> None:
         known = {row.path: row for row in self._rows()}
         gone = known.keys() - {summary.ref for summary in sessions}
         with self._database:
@@ -100,7 +108,10 @@ class Vectors:
             if row is not None:
                 values = (row.path, row.size, row.modified, row.head, row.edge, row.width, row.offsets, row.signs)
                 with self._database:
-                    self._database.execute("INSERT OR REPLACE INTO passages VALUES(?, ?, ?, ?, ?, ?, ?, ?)", values)
+                    self._database.execute(
+                        "INSERT OR REPLACE INTO passages VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                        (*values, row_checksum(*values)),
+                    )
             done += summary.size
             if progress is not None:
                 progress(done, total, summary.ref)
@@ -111,7 +122,7 @@ class Vectors:
 
         query_signs = signs(vector)
         best: dict[tuple[str, int], int] = {}
-        for row in self._rows():
+        for row in self._attempt(self._rows):
             if row.path not in paths or row.width * 8 != len(vector):
                 continue
             offsets = array("Q")
@@ -125,7 +136,21 @@ class Vectors:
         return heapq.nsmallest(most, passages)
 
     def _rows(self) -> list[_Row]:
-        return [_Row(*row) for row in self._database.execute("SELECT * FROM passages ORDER BY path")]
+        """All rows; a damaged one counts as a file without vectors."""
+        rows = self._database.execute("SELECT * FROM passages ORDER BY path")
+        return [_Row(*row) for *row, checksum in rows if row_checksum(*row) == checksum]
+
+    def _attempt(self, work: Callable[[], T]) -> T:
+        """Run a function; if the database turns out to be damaged, drop it and run the function again."""
+        try:
+            return work()
+        except DATABASE_ERRORS as error:
+            if not is_damage(error, self.path):
+                raise
+            self._database.close()
+            self._drop()
+            self._database = self._connect()
+            return work()
 
     def _read(self, summary: Summary, before: _Row | None) -> _Row | None:
         with contextlib.closing(open_store(summary)) as store:
@@ -166,13 +191,16 @@ class Vectors:
         os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
         try:
             return self._connect()
-        except sqlite3.DatabaseError as error:
-            if not is_corruption(error):
+        except DATABASE_ERRORS as error:
+            if not is_damage(error, self.path):
                 raise
-            for path in (self.path, f"{self.path}-wal", f"{self.path}-shm"):
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(path)
+            self._drop()
             return self._connect()
+
+    def _drop(self) -> None:
+        for path in (self.path, f"{self.path}-wal", f"{self.path}-shm"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
 
     def _connect(self) -> sqlite3.Connection:
         with contextlib.suppress(FileExistsError):
@@ -191,7 +219,7 @@ class Vectors:
                 for statement in filter(str.strip, _SCHEMA.split(";\n")):
                     database.execute(statement)
                 database.execute("INSERT INTO about VALUES(?)", (self._embedder.name,))
-        except sqlite3.DatabaseError:
+        except DATABASE_ERRORS:
             database.close()
             raise
         return database

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 from sessiontree.errors import ExistsError, WriteError
 from sessiontree.stores.os_calls import OS_CALLS, OsCalls
+from sessiontree.stores.temporary_files import mark_as_written, sweep_once, temporary_path
 
 _NO_LINKS = frozenset(
     {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL, errno.EXDEV}
@@ -58,9 +59,10 @@ def write_temporary(
     """
     # In the same folder, because link and rename do not work across file systems. O_EXCL and O_NOFOLLOW prevent
     # writing to a file or link that another user planted under this name.
-    folder, name = os.path.split(path)
-    temporary = os.path.join(folder, f".{name}.{os.urandom(6).hex()}.tmp")
+    temporary = temporary_path(path)
+    sweep_once(os.path.dirname(path), os_calls)
     fd = os_calls.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    mark_as_written(fd, os_calls)
     try:
         for chunk in chunks:
             write_all(fd, chunk, os_calls)

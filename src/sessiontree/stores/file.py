@@ -6,8 +6,8 @@ Agents append to the same files without taking our lock. With O_APPEND and one `
 stay intact, even though the writers do not exclude each other.
 
 Only appends may change a file that is open. An editor, or a program that writes its session anew, can rewrite it in
-place: same inode, and any size. So the store remembers the last line before the end that it has read or written, and
-compares it before each append and in each read that reaches it.
+place: same inode, and any size. So the store remembers the last line before the end that it has read or written. Each
+read that reaches this line compares it, and so does each append. Appends in quick succession compare only the size.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from fcntl import LOCK_EX, LOCK_NB
 from os import SEEK_CUR, lseek, pread, preadv
 from stat import S_ISREG
+from time import monotonic
 from typing import NoReturn
 
 from sessiontree.errors import ConflictError, NotFoundError, ReplacedError, StoreError, WriteError
@@ -29,6 +30,9 @@ from sessiontree.stores.os_calls import OS_CALLS, OsCalls
 
 _TAKE = LOCK_EX | LOCK_NB
 _UNCHANGED = "the file is unchanged"
+_TRUSTED_SECONDS = 0.001
+"""How long after an append of our own the last line is not compared: reading it would make a row of appends a tenth
+slower. No check excludes a program that takes no lock; one that rewrites the file this soon is hardly possible."""
 _LONGEST_TAIL = 1024
 """Bytes of the last line that are compared. Enough for the ids and times at the end of a line in every format."""
 _fork_count = 0
@@ -56,8 +60,10 @@ class FileStore:
         self._flock = os_calls.flock
         self._end = 0
         """End of the bytes that were read or appended."""
-        self._tail = b""
-        """The last line before that end, or its last bytes."""
+        self._last_bytes = b""
+        """Bytes before that end; `_tail` is the last line in them."""
+        self._appended = 0.0
+        """Time of the last append."""
         self._writer_fork_count = 0
         self._identity = (0, 0)
         self._is_exclusive = False
@@ -76,7 +82,7 @@ class FileStore:
         return os.fstat(self._open_reader()).st_size
 
     def readinto(self, offset: int, buffer: memoryview) -> int:
-        tail = self._tail
+        tail = self._tail()
         try:
             if offset == self._end and tail:  # a read that continues: it reads the known last line once more
                 before = bytearray(len(tail))
@@ -97,7 +103,7 @@ class FileStore:
         create_file(self.location, data, self._os_calls)
         fd = self._open_reader()  # remember the inode and the last line before another program can change the file
         size = os.fstat(fd).st_size
-        self._end, self._tail = 0, b""
+        self._end, self._last_bytes = 0, b""
         self._remember(size, pread(fd, _LONGEST_TAIL, max(size - _LONGEST_TAIL, 0)))
 
     def append(self, data: bytes, *, expected_size: int) -> int | None:
@@ -105,9 +111,8 @@ class FileStore:
         try:
             if self._checked_size() != expected_size:
                 return None
-            tail = self._tail
-            if expected_size == self._end and pread(self._reader, len(tail), expected_size - len(tail)) != tail:
-                raise self._rewritten()
+            if expected_size == self._end and monotonic() - self._appended > _TRUSTED_SECONDS:
+                self._check_tail()
             self._size_before = expected_size
             # One write call, never a loop: a second call could land after another program's line and split ours in two.
             written = self._os_calls.write(fd, data)
@@ -116,7 +121,7 @@ class FileStore:
             # With O_APPEND the position is now the end of our bytes, wherever they landed.
             end = lseek(fd, 0, SEEK_CUR)
             if end == expected_size + written:
-                self._end, self._tail = end, data[data.rfind(b"\n", 0, -1) + 1 :][-_LONGEST_TAIL:]
+                self._end, self._last_bytes, self._appended = end, data, monotonic()
             return end
         except OSError as error:
             self._fail_append(error.strerror or str(error), 0, error)
@@ -145,7 +150,8 @@ class FileStore:
         try:
             self._overwrite(fd, offset, data, expected)
         finally:
-            self._tail = pread(self._open_reader(), len(self._tail), self._end - len(self._tail))
+            size = len(self._tail())
+            self._last_bytes = pread(self._open_reader(), size, self._end - size)
             os.close(fd)
 
     def replace(self, data: Iterable[bytes], *, expected_size: int) -> str:
@@ -175,7 +181,7 @@ class FileStore:
                 self._os_calls.unlink(temporary)
         sync_folder(os.path.dirname(path), self._os_calls)
         self.close()  # our descriptors still refer to the old file; the next use opens the new one
-        self._end, self._tail = 0, b""
+        self._end, self._last_bytes = 0, b""
         return backup
 
     def start_sync(self) -> None:
@@ -277,20 +283,33 @@ class FileStore:
     def _unlock(self, fd: int) -> None:
         """Release the lock; never raises, because what was written stays written."""
         if fd == self._writer:  # closing a descriptor has released its lock, and the number may have been reused
-            unlock_descriptor(fd, self._os_calls)
+            unlock_descriptor(fd, self._flock)
 
     def _compare(self, offset: int, data: memoryview) -> None:
         """Compare the part of the known last line that a read has reached."""
-        start = self._end - len(self._tail)
+        tail = self._tail()
+        start = self._end - len(tail)
         first, last = max(offset, start), min(offset + len(data), self._end)
-        if data[first - offset : last - offset] != self._tail[first - start : last - start]:
+        if data[first - offset : last - offset] != tail[first - start : last - start]:
             raise self._rewritten()
+
+    def _check_tail(self) -> None:
+        tail = self._tail()
+        if pread(self._reader, len(tail), self._end - len(tail)) != tail:
+            raise self._rewritten()
+
+    def _tail(self) -> bytes:
+        """The last line before the known end, or its last bytes."""
+        data = self._last_bytes
+        if len(data) > _LONGEST_TAIL or data.find(b"\n", 0, -1) >= 0:
+            data = self._last_bytes = data[data.rfind(b"\n", 0, -1) + 1 :][-_LONGEST_TAIL:]
+        return data
 
     def _remember(self, end: int, data: bytes) -> None:
         """Remember the last line before a new end; `data` are the last bytes of a read that ends there."""
         if end - len(data) == self._end:
-            data = self._tail + data  # a short read may be only a part of a line
-        self._end, self._tail = end, data[data.rfind(b"\n", 0, -1) + 1 :][-_LONGEST_TAIL:]
+            data = self._tail() + data  # a short read may be only a part of a line
+        self._end, self._last_bytes = end, data
 
     def _rewritten(self) -> ReplacedError:
         return ReplacedError(

@@ -11,7 +11,7 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 # flock, not lockf (POSIX record locks): a record lock belongs to the process, so two threads do not exclude each other,
 # and closing *any* descriptor of the file drops it. A flock belongs to the open file, and the kernel releases it when
@@ -122,13 +122,14 @@ def _open_substitute(fd: int, location: str) -> int:
         ) from None
 
 
-def unlock_descriptor(fd: int, os_calls: OsCalls = OS_CALLS) -> None:
+def unlock_descriptor(fd: int, flock: Callable[[int, int], None]) -> None:
     """Unlock a descriptor without closing it; never raises."""
-    substitute = _substitutes.pop(fd, None)
-    if substitute is not None:
-        release_descriptor(substitute, os_calls)
+    if _substitutes:
+        substitute = _substitutes.pop(fd, None)
+        if substitute is not None:
+            os.close(substitute)
     try:  # noqa: SIM105 - contextlib.suppress is slower
-        os_calls.flock(fd, LOCK_UN)
+        flock(fd, LOCK_UN)
     except OSError:
         pass
 
@@ -137,6 +138,6 @@ def release_descriptor(fd: int, os_calls: OsCalls = OS_CALLS) -> None:
     """Unlock and close a descriptor; never raises, so that a release cannot hide an earlier error."""
     # Unlock first: a child process that was forked meanwhile has a copy of the descriptor, and closing only ours
     # would leave the lock with that copy.
-    unlock_descriptor(fd, os_calls)
+    unlock_descriptor(fd, os_calls.flock)
     with contextlib.suppress(OSError):
         os.close(fd)

@@ -70,7 +70,7 @@ class FailingOsCalls(OsCalls):
         self._count("link")
         super().link_open_file(fd, target, folder)
 
-    def flock(self, fd: int, operation: int) -> None:
+    def flock(self, fd: int, operation: int) -> None:  # type: ignore[override]  # counts, so it needs the object
         self._count("flock")
         super().flock(fd, operation)
 

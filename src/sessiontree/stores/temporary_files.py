@@ -1,0 +1,110 @@
+"""Temporary files next to the files they become, and the removal of those that a killed process has left.
+
+A name is `.<name>.<12 hex digits>.tmp`. A process holds a lock on a temporary file while it writes it. So a leftover is
+a file, of this user, that has not changed for an hour and is not locked. The age counts from the last change of the
+inode, which nobody can set, and covers the moment between the end of writing and the rename.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import time
+from collections.abc import Iterable, Iterator
+from fcntl import LOCK_EX, LOCK_NB
+
+from sessiontree.stores.os_calls import OS_CALLS, OsCalls
+
+LEFTOVER_SECONDS = 3600.0
+_leftover_name = re.compile(r"\..+\.[0-9a-f]{12}\.tmp", re.DOTALL)
+_swept: set[str] = set()
+"""Folders that this process has looked at."""
+
+
+def temporary_path(path: str) -> str:
+    """A new hidden name in the folder of a path."""
+    folder, name = os.path.split(path)
+    return os.path.join(folder, f".{name}.{os.urandom(6).hex()}.tmp")
+
+
+def mark_as_written(fd: int, os_calls: OsCalls = OS_CALLS) -> None:
+    """Lock a temporary file while it is written. Where there are no locks, its age has to do."""
+    with contextlib.suppress(OSError):
+        os_calls.flock(fd, LOCK_EX | LOCK_NB)
+
+
+def sweep_once(folder: str, os_calls: OsCalls = OS_CALLS) -> None:
+    """Remove the leftovers in a folder that this process writes to for the first time. Never raises."""
+    if folder in _swept:
+        return
+    _swept.add(folder)
+    for path in iter_leftovers(folder):
+        with contextlib.suppress(OSError):
+            remove_leftover(path, os_calls)
+
+
+def find_leftovers(folders: Iterable[str]) -> list[str]:
+    """The leftovers in some folders and all folders below them; links are not followed."""
+    found: dict[str, None] = {}
+    for top in folders:
+        for folder, inner, _ in os.walk(top, followlinks=False):
+            inner[:] = [name for name in inner if not _leftover_name.fullmatch(name)]
+            found.update(dict.fromkeys(iter_leftovers(folder)))
+    return list(found)
+
+
+def iter_leftovers(folder: str) -> Iterator[str]:
+    """The leftovers in one folder. A copy of a folder can be one, too."""
+    try:
+        names = [name for name in os.listdir(folder or ".") if name.endswith(".tmp") and _leftover_name.fullmatch(name)]
+    except OSError:
+        return
+    for name in names:
+        path = os.path.join(folder, name)
+        with contextlib.suppress(OSError):
+            if _is_leftover(path):
+                yield path
+
+
+def remove_leftover(path: str, os_calls: OsCalls = OS_CALLS) -> None:
+    if not stat.S_ISDIR(os.lstat(path).st_mode):
+        os_calls.unlink(path)
+        return
+    import shutil  # slow to import, and rarely needed
+
+    shutil.rmtree(path)
+
+
+def _is_leftover(path: str) -> bool:
+    found = os.lstat(path)
+    if found.st_uid != os.geteuid():
+        return False
+    if stat.S_ISDIR(found.st_mode):
+        return _is_old(max((os.lstat(inner).st_ctime for inner in _everything_in(path)), default=found.st_ctime))
+    return stat.S_ISREG(found.st_mode) and _is_old(found.st_ctime) and not _is_locked(path)
+
+
+def _everything_in(folder: str) -> Iterator[str]:
+    yield folder
+    for parent, folders, names in os.walk(folder, followlinks=False):
+        yield from (os.path.join(parent, name) for name in (*folders, *names))
+
+
+def _is_old(changed: float) -> bool:
+    return time.time() - changed > LEFTOVER_SECONDS
+
+
+def _is_locked(path: str) -> bool:
+    """Whether a process is writing the file; unknown counts as no, because the file is old."""
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        OS_CALLS.flock(fd, LOCK_EX | LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(fd)  # which also releases the lock
+    return False
