@@ -15,6 +15,7 @@ from sessiontree.dialects.client import Client
 from sessiontree.dialects.contract import (
     CANONICAL_MARKS,
     Columns,
+    EntryKind,
     Envelope,
     Facts,
     IndexedLines,
@@ -99,6 +100,11 @@ class ClaudeCode(DialectBase):
         from sessiontree.dialects.claude import history
 
         return history.find_history(lines, leaf, read_options)
+
+    def entry_kinds(self, lines: IndexedLines) -> list[EntryKind]:
+        from sessiontree.dialects.claude import layout
+
+        return layout.entry_kinds(lines)
 
     def layout_columns(self, lines: IndexedLines) -> LayoutColumns:
         from sessiontree.dialects.claude import layout
