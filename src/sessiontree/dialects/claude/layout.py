@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from sessiontree.core.layout import LayoutColumns
 from sessiontree.dialects.claude.chain import LINK_TYPES, Chain
-from sessiontree.dialects.claude.records import string_in
 from sessiontree.dialects.claude.messages import SENT_TYPES
+from sessiontree.dialects.claude.records import string_in
 from sessiontree.dialects.contract import EntryKind, IndexedLines, is_metadata_id
 from sessiontree.dialects.defaults import placed_nodes
 from sessiontree.dialects.passthrough import passthrough_of
