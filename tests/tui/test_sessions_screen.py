@@ -13,7 +13,7 @@ from sessiontree.app.workbench import Workbench
 from sessiontree.library.threads import ThreadMember
 from sessiontree.tui.dialogs import MenuDialog, PageDialog, PlanDialog
 from sessiontree.tui.line_list import LineList, TextRow
-from sessiontree.tui.requests import Chat, Resume, Tree
+from sessiontree.tui.requests import Chat, Resume
 from sessiontree.tui.sessions import SessionsScreen
 from tests.tui.conftest import Running, settle
 
@@ -118,12 +118,11 @@ def test_the_command_that_resumes_the_session_is_shown_and_enter_carries_it_out(
     asyncio.run(run())
 
 
-@pytest.mark.parametrize(("key", "request_type"), [("c", Chat), ("t", Tree)])
-def test_letters_act_when_the_list_has_the_focus(running: Running, key: str, request_type: type) -> None:
+def test_c_continues_in_the_chat(running: Running) -> None:
     async def run() -> None:
         async with running() as pilot:
-            await pilot.press("down", key)
-            assert isinstance(pilot.app.return_value, request_type)
+            await pilot.press("down", "c")
+            assert isinstance(pilot.app.return_value, Chat)
 
     asyncio.run(run())
 

@@ -27,6 +27,7 @@ from sessiontree.agent.events import (
 from sessiontree.agent.limits import RunUsage
 from sessiontree.agent.tools.base import ToolOutput, short
 from sessiontree.chat.terminal import CYAN, DIM, GREEN, RED, Screen
+from sessiontree.core.call_target import call_target
 from sessiontree.core.messages import ToolCall
 from sessiontree.views.text import clean, cut, one_line, plural
 
@@ -34,8 +35,6 @@ _PREVIEW = 5
 """How many lines of a result are shown."""
 _KEPT = 4_000
 """How many characters of a command's output are kept to show its last lines."""
-_MAIN_ARGUMENTS = ("command", "path", "pattern", "query", "url", "name")
-"""Arguments that identify a call, the most important first."""
 
 
 class EventPrinter:
@@ -138,7 +137,7 @@ def last_lines(text: str, count: int) -> list[str]:
 
 def describe_call(call: ToolCall) -> str:
     """A call on one line: its name and main argument."""
-    about = next((call.arguments[name] for name in _MAIN_ARGUMENTS if name in call.arguments), call.arguments)
+    about = call_target(call.arguments) or call.arguments
     return one_line(f"{call.name} {short(about, 400)}" if about else call.name)
 
 

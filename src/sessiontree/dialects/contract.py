@@ -10,7 +10,7 @@ A dialect is pure: it maps bytes, decoded JSON and indexed lines to values and n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -191,6 +191,10 @@ class SessionFile(Struct, frozen=True):
     """A file, relative to the root, whose existence means that the session is still a draft."""
 
 
+EntryKind: TypeAlias = Literal["prompt", "answer", "calls", "result", "summary", "other"]
+"""What an entry is in a conversation: `calls` is an assistant message without text, `other` is not a message."""
+
+
 class IndexedLines(Protocol):
     """The lines of a session as a dialect sees them. Nodes are numbers in file order, metadata lines included."""
 
@@ -350,6 +354,10 @@ class Format(_Described, Protocol):
 
     def find_path(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
         """The nodes that belong to a leaf, in the order of the conversation."""
+        ...
+
+    def entry_kinds(self, lines: IndexedLines) -> list[EntryKind]:
+        """What each entry is in a conversation. Views fold and filter rows by it, so it must not decode every body."""
         ...
 
     def layout_columns(self, lines: IndexedLines) -> LayoutColumns:

@@ -25,7 +25,7 @@ from sessiontree.core.entries import (
 from sessiontree.core.ids import iso_time
 from sessiontree.core.jsonio import native_fields, parse_json, render_json
 from sessiontree.core.layout import LayoutColumns
-from sessiontree.core.messages import ToolResult
+from sessiontree.core.messages import Assistant, Message, ToolResult, User, message_text, tool_calls
 from sessiontree.core.tree import Tree
 from sessiontree.dialects.canonical import CanonicalEntry, Destination, Encoded, Encoder, LossNote, SessionMeta
 from sessiontree.dialects.client import Client
@@ -35,6 +35,7 @@ from sessiontree.dialects.contract import (
     UPDATE,
     ClientNotes,
     Columns,
+    EntryKind,
     Envelope,
     Facts,
     IndexedLines,
@@ -109,6 +110,26 @@ class DefaultFacts:
         return None
 
 
+_KINDS_OF_TYPES: dict[str, EntryKind] = {
+    "compaction": "summary",
+    "branch_summary": "summary",
+    "custom_message": "prompt",
+}
+
+
+def message_kind(message: Message) -> EntryKind:
+    """What a message is in a conversation."""
+    match message:
+        case User():
+            return "prompt"
+        case Assistant():
+            return "calls" if tool_calls(message) and not message_text(message).strip() else "answer"
+        case ToolResult():
+            return "result"
+        case _:
+            return "other"
+
+
 class DialectBase:
     """The parts of the contract that most formats share. Subclasses add `recognize`, `decode_line` and `parse`."""
 
@@ -178,6 +199,18 @@ class DialectBase:
 
     def find_history(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
         return self.find_path(lines, leaf, read_options)
+
+    def entry_kinds(self, lines: IndexedLines) -> list[EntryKind]:
+        kinds = [_KINDS_OF_TYPES.get(type, "other") for type in lines.types]
+        nodes = [node for node, type in enumerate(lines.types) if type == "message"]
+        for node, raw in zip(nodes, lines.iter_raw(nodes), strict=True):
+            kinds[node] = self.message_kind(raw)
+        return kinds
+
+    def message_kind(self, raw: bytes) -> EntryKind:
+        """The kind of a message. A dialect that can tell it from a few bytes does not decode the line."""
+        entry = self.parse(raw)
+        return message_kind(entry.message) if isinstance(entry, MessageEntry) else "other"
 
     def layout_columns(self, lines: IndexedLines) -> LayoutColumns:
         return LayoutColumns(lines.tree.earlier_parents(), placed_nodes(lines))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from sessiontree.branches.merge_records import MergeRecord, parse_merge_record
+from sessiontree.core.call_target import call_target
 from sessiontree.core.entries import (
     BranchSummary,
     Compaction,
@@ -332,16 +333,9 @@ def gist(record: Record, size: int = 90) -> str:
     return ""
 
 
-_TELLING = ("command", "file_path", "path", "filePath", "pattern", "query", "url", "description", "prompt", "name")
-
-
 def call_gist(call: Call, size: int = 120) -> str:
     """The most informative argument of a call on one line."""
-    for name in _TELLING:
-        value = call.arguments.get(name)
-        if isinstance(value, str) and value:
-            return first_words(value, size)
-    return next((first_words(value, size) for value in call.arguments.values() if isinstance(value, str) and value), "")
+    return first_words(call_target(call.arguments), size)
 
 
 def first_words(text: str, size: int) -> str:

@@ -2,6 +2,7 @@
 
 app             the application
 sessions        the list of sessions, with session_rows and preview_panel
+tree            the tree of a session, with entry_panel
 line_list       a list that renders only its visible rows
 dialogs         questions on top of a screen
 requests        what the user asked for when the screens closed

@@ -27,13 +27,4 @@ class Chat(Struct, frozen=True):
         return ("chat", "--session", self.ref)
 
 
-class Tree(Struct, frozen=True):
-    """Draw the tree of a session."""
-
-    ref: str
-
-    def arguments(self) -> tuple[str, ...]:
-        return ("tree", self.ref)
-
-
-Request: TypeAlias = Resume | Chat | Tree
+Request: TypeAlias = Resume | Chat

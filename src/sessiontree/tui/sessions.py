@@ -32,8 +32,9 @@ from sessiontree.search.query_parser import FILTERS, parse
 from sessiontree.tui.dialogs import MenuDialog, PageDialog, PlanDialog, TextDialog
 from sessiontree.tui.line_list import LineList, TextRow
 from sessiontree.tui.preview_panel import PreviewPanel
-from sessiontree.tui.requests import Chat, Resume, Tree
+from sessiontree.tui.requests import Chat, Resume
 from sessiontree.tui.session_rows import SessionRows
+from sessiontree.tui.tree import TreeScreen
 from sessiontree.views.text import clean, one_line, plural
 
 if TYPE_CHECKING:
@@ -321,7 +322,7 @@ class SessionsScreen(Screen[None]):
         self._with_selected(copy)
 
     def action_tree(self) -> None:
-        self._with_selected(lambda summary: self.app.leave(Tree(summary.ref)))
+        self._with_selected(lambda summary: self.app.push_screen(TreeScreen(self.app.workbench.open_session(summary))))
 
     def action_rename(self) -> None:
         def ask(summary: Summary) -> None:

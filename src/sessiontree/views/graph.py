@@ -150,7 +150,7 @@ def draw(graph: Graph, width: int, now: datetime | None = None) -> Iterator[str]
         rails = row.text(_dot(node))
         entry = node.entry
         short = short_entry_id(entry.id)
-        right = f"  {_clock(entry.timestamp, moment)}"
+        right = f"  {clock(entry.timestamp, moment)}"
         taken = len(rails) + columns(short) + name_width + 5
         whose = ""
         if node.is_leaf or node.label or node.merged_into or node.mark:
@@ -231,8 +231,9 @@ def _speaker(entry: Entry) -> str:
 _name = functools.lru_cache(64)(one_line)  # few roles and types, many entries
 
 
-def _clock(timestamp: str, now: datetime) -> str:
+def clock(timestamp: str, now: datetime | None = None) -> str:
     """Local time: the hour for today's entries, the day for older ones."""
+    now = now or datetime.now().astimezone()
     if len(timestamp) == len("2026-02-16T10:20:30.000Z") and timestamp[-1] == "Z":
         timestamp = f"{timestamp[:16]}Z"  # seconds are not shown, and without them the cache hits often
     return _local_clock(timestamp, now)

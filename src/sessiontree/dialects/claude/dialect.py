@@ -16,6 +16,7 @@ from sessiontree.dialects.contract import (
     CANONICAL_MARKS,
     ClientNotes,
     Columns,
+    EntryKind,
     Envelope,
     Facts,
     IndexedLines,
@@ -100,6 +101,11 @@ class ClaudeCode(DialectBase):
         from sessiontree.dialects.claude import history
 
         return history.find_history(lines, leaf, read_options)
+
+    def entry_kinds(self, lines: IndexedLines) -> list[EntryKind]:
+        from sessiontree.dialects.claude import layout
+
+        return layout.entry_kinds(lines)
 
     def layout_columns(self, lines: IndexedLines) -> LayoutColumns:
         from sessiontree.dialects.claude import layout

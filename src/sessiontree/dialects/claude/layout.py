@@ -6,10 +6,13 @@ from collections.abc import Sequence
 
 from sessiontree.core.layout import LayoutColumns
 from sessiontree.dialects.claude.chain import LINK_TYPES, Chain
+from sessiontree.dialects.claude.messages import SENT_TYPES
 from sessiontree.dialects.claude.records import string_in
-from sessiontree.dialects.contract import IndexedLines, is_metadata_id
+from sessiontree.dialects.contract import EntryKind, IndexedLines, is_metadata_id
 from sessiontree.dialects.defaults import placed_nodes
 from sessiontree.dialects.passthrough import passthrough_of
+
+_SUMMARIES = frozenset({"compaction", "branch_summary"})
 
 
 def layout_columns(lines: IndexedLines) -> LayoutColumns:
@@ -19,6 +22,23 @@ def layout_columns(lines: IndexedLines) -> LayoutColumns:
         if kind == "compaction" and placed[node]:
             parents[node] = _find_summarized_end(lines, node, parents[node])
     return LayoutColumns(parents, placed, _find_responses(lines, parents, placed))
+
+
+def entry_kinds(lines: IndexedLines) -> list[EntryKind]:
+    """Tell the kinds of entries by the summaries that were created at open."""
+    chain = Chain(lines)
+    nodes = [node for node, type in enumerate(lines.types) if type in SENT_TYPES]
+    chain.load_summaries(nodes)
+    kinds: list[EntryKind] = ["summary" if type in _SUMMARIES else "other" for type in lines.types]
+    for node in nodes:
+        summary = chain.summary(node)
+        if summary.results:
+            kinds[node] = "result"
+        elif summary.is_assistant:
+            kinds[node] = "calls" if summary.calls else "answer"  # the client writes one block to a line
+        elif summary.is_message:
+            kinds[node] = "prompt"
+    return kinds
 
 
 def _find_summarized_end(lines: IndexedLines, boundary: int, parent: int | None) -> int | None:

@@ -9,6 +9,7 @@ Lines of old versions decode to the current version, and a model change to provi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from sys import intern
 from typing import Any
@@ -26,6 +27,7 @@ from sessiontree.dialects.contract import (
     CANONICAL_MARKS,
     PREVIOUS,
     Columns,
+    EntryKind,
     Envelope,
     IndexedLines,
     ReadOptions,
@@ -54,6 +56,14 @@ class _Record(Struct, gc=False, rename={"parent": "parentId"}):
 
 _CLIENT_FIELD = "sessiontreeFor"
 _decode_lines = msgspec.json.Decoder(_Record).decode_lines
+
+
+# Quotes inside of strings are escaped, so these match only keys and values of the line itself.
+_role = re.compile(rb'"role": ?"(\w+)"')
+_call = re.compile(rb'"type": ?"toolCall"')
+_text_block = re.compile(rb'"type": ?"text"')
+_text = re.compile(rb'"type": ?"text", ?"text": ?"[^"\\s]')
+_KINDS_OF_ROLES: dict[bytes, EntryKind] = {b"user": "prompt", b"assistant": "answer", b"toolResult": "result"}
 
 
 class PiFamily(DialectBase):
@@ -104,6 +114,15 @@ class PiFamily(DialectBase):
             return Envelope(kind, id, parent)
         # Version 1 has neither ids nor parents: each entry follows the one before it.
         return Envelope(kind, "", parent if "parentId" in fields else PREVIOUS) if self.is_record(fields) else None
+
+    def message_kind(self, raw: bytes) -> EntryKind:
+        role = _role.search(raw)
+        kind = _KINDS_OF_ROLES.get(role[1]) if role is not None else None
+        if kind is None:
+            return super().message_kind(raw)
+        if kind != "answer" or _call.search(raw) is None or _text.search(raw) is not None:
+            return kind
+        return "calls" if _text_block.search(raw) is None else super().message_kind(raw)
 
     def parse(self, raw: bytes) -> Entry:
         entry = decode_entry(raw)

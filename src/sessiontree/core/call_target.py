@@ -1,0 +1,26 @@
+"""The target of a tool call: the argument that tells a reader what the call is about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+MAIN_ARGUMENTS = (
+    "command",
+    "file_path",
+    "path",
+    "filePath",
+    "pattern",
+    "query",
+    "url",
+    "description",
+    "prompt",
+    "name",
+)
+"""Arguments that identify a call in the tools of most clients, the most important first."""
+
+
+def call_target(arguments: Mapping[str, Any]) -> str:
+    """The most informative argument of a call; empty if it has none. The text is untrusted."""
+    named = (arguments.get(name) for name in MAIN_ARGUMENTS)
+    return next((value for value in (*named, *arguments.values()) if isinstance(value, str) and value), "")

@@ -1,0 +1,115 @@
+"""The selected entry in full: text as Markdown, edits as diffs, calls and results."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Sequence
+
+from rich.console import Group, RenderableType
+from rich.markdown import Markdown
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.widgets import Static
+
+from sessiontree.core.entries import BranchSummary, Compaction, CustomMessage, Entry, MessageEntry, type_of
+from sessiontree.core.messages import (
+    Assistant,
+    BashExecution,
+    Image,
+    Message,
+    Thinking,
+    ToolCall,
+    User,
+    message_blocks,
+    message_text,
+    text_of,
+)
+from sessiontree.views.text import clean
+from sessiontree.views.tree_rows import call_text
+
+_MOST = 20_000
+"""Characters of one block that are shown; a screen is not the place for more."""
+_OLD = ("old_text", "oldText", "old_string", "oldString")
+_NEW = ("new_text", "newText", "new_string", "newString", "content")
+
+
+class EntryPanel(VerticalScroll, can_focus=False):
+    """Shows one entry, or the entries of a folded run."""
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="entry")
+
+    def show(self, entries: Sequence[Entry]) -> None:
+        parts = [part for entry in entries for part in render_entry(entry)]
+        self.query_one("#entry", Static).update(Group(*parts))
+        self.scroll_home(animate=False)
+
+    def text_of(self, entries: Sequence[Entry]) -> str:
+        """The entries as text, for the clipboard."""
+        return "\n\n".join(clean(_plain(entry)) for entry in entries)
+
+
+def _plain(entry: Entry) -> str:
+    match entry:
+        case MessageEntry():
+            return message_text(entry.message)
+        case Compaction() | BranchSummary():
+            return entry.summary
+        case CustomMessage():
+            return text_of(entry.content)
+        case _:
+            return type_of(entry)
+
+
+def render_entry(entry: Entry) -> Iterator[RenderableType]:
+    """An entry as rich text; everything of the session is sanitized."""
+    role = entry.message.role if isinstance(entry, MessageEntry) else type_of(entry)
+    yield Text(clean(f"{role} · {entry.id} · {entry.timestamp}"), "dim")
+    match entry:
+        case MessageEntry():
+            for message in entry.messages:
+                yield from _render_message(message)
+        case Compaction() | BranchSummary():
+            yield _markdown(entry.summary)
+        case CustomMessage():
+            yield _markdown(text_of(entry.content))
+        case _:
+            pass
+    yield Text()
+
+
+def _render_message(message: Message) -> Iterator[RenderableType]:
+    if isinstance(message, BashExecution):
+        yield Text(clean(f"$ {message.command}\n{message.output[:_MOST]}"))
+        return
+    for block in message_blocks(message):
+        match block:
+            case Thinking():
+                yield Text(clean(block.thinking[:_MOST]), "italic dim")
+            case ToolCall():
+                yield from _render_call(block)
+            case Image():
+                yield Text("(image)", "dim")
+            case _:
+                text = getattr(block, "text", None)
+                if isinstance(text, str):
+                    is_prose = isinstance(message, Assistant | User)
+                    yield _markdown(text) if is_prose else Text(clean(text[:_MOST]))
+
+
+def _render_call(call: ToolCall) -> Iterator[RenderableType]:
+    yield Text(f"→ {call_text(call)}", "bold")
+    old = next((call.arguments[name] for name in _OLD if isinstance(call.arguments.get(name), str)), None)
+    new = next((call.arguments[name] for name in _NEW if isinstance(call.arguments.get(name), str)), None)
+    if new is None:
+        return
+    diff = Text()
+    lines = difflib.unified_diff((old or "")[:_MOST].splitlines(), new[:_MOST].splitlines(), n=2, lineterm="")
+    for line in list(lines)[2:]:
+        diff.append(clean(line) + "\n", {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "dim"))
+    yield diff
+
+
+def _markdown(text: str) -> RenderableType:
+    return Markdown(clean(text[:_MOST]), hyperlinks=False)

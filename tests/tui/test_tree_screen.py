@@ -1,0 +1,248 @@
+"""The tree in the terminal UI, driven by keys."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from sessiontree.tui.dialogs import MenuDialog, PageDialog, PlanDialog, TextDialog
+from sessiontree.tui.line_list import LineList
+from sessiontree.tui.sessions import SessionsScreen
+from sessiontree.tui.tree import TreeScreen
+from tests.tui.conftest import Running, settle
+
+Steps = Callable[[Pilot[Any]], Awaitable[None]]
+
+
+def tree_of(pilot: Pilot[Any]) -> TreeScreen:
+    return next(screen for screen in pilot.app.screen_stack if isinstance(screen, TreeScreen))
+
+
+def rows(pilot: Pilot[Any]) -> list[str]:
+    """The visible rows as text, without trailing spaces."""
+    line_list = tree_of(pilot).query_one("#tree", LineList)
+    shown = [line_list.render_line(y).text.rstrip() for y in range(line_list.size.height)]
+    return [row for row in shown if row]
+
+
+def row_with(pilot: Pilot[Any], text: str) -> int:
+    return next(at for at, row in enumerate(rows(pilot)) if text in row)
+
+
+async def go_to(pilot: Pilot[Any], text: str) -> None:
+    """Move the cursor to the row with a text."""
+    await pilot.press("home", *["down"] * row_with(pilot, text))
+
+
+async def until(pilot: Pilot[Any], condition: Callable[[], Any]) -> None:
+    for _ in range(200):
+        if condition():
+            return
+        await pilot.pause(0.02)
+    raise AssertionError("this did not happen")
+
+
+def walk(running: Running, steps: Steps, size: tuple[int, int] = (160, 40)) -> None:
+    """Open the tree of the first session, and carry the steps out."""
+
+    async def run() -> None:
+        async with running(size) as pilot:
+            await pilot.press("down", "home", "t")
+            await until(pilot, lambda: any(isinstance(screen, TreeScreen) for screen in pilot.app.screen_stack))
+            await settle(pilot)
+            await steps(pilot)
+
+    asyncio.run(run())
+
+
+def test_branches_have_columns_and_runs_of_calls_are_one_row(running: Running) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        shown = rows(pilot)
+        assert len(shown) == 10
+        assert "▸ 3 calls · Read ×2, Bash" in shown[2]
+        assert shown[3].startswith("●─╮")
+        assert "[root cause]" in shown[3]
+        assert shown[4].startswith("○ │")
+        assert "Edit tests/test_login.py" in shown[5]
+        assert shown[-1].startswith("  ●") and "◀ here" in shown[-1]
+
+    walk(running, steps)
+
+
+def test_arrows_unfold_and_fold_a_run(running: Running) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        await go_to(pilot, "3 calls")
+        await pilot.press("right")
+        assert len(rows(pilot)) == 15
+        assert "→ Read tests/test_login.py" in "\n".join(rows(pilot))
+        await pilot.press("down", "left")
+        assert len(rows(pilot)) == 10
+
+    walk(running, steps)
+
+
+def test_views_are_filtered_and_the_cursor_stays_near(running: Running) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        await pilot.press("ctrl+u")
+        assert [row.split("user")[1].strip()[:12] for row in rows(pilot)] == [
+            "tests/test_l",
+            "Just sleep l",
+            "Inject the c",
+        ]
+        await pilot.press("escape")
+        assert len(rows(pilot)) == 10
+        await pilot.press("ctrl+o")
+        assert "tools" not in "\n".join(rows(pilot))
+        await pilot.press("ctrl+o", "ctrl+o")
+        assert len(rows(pilot)) == 1 and "[root cause]" in rows(pilot)[0]
+
+    walk(running, steps)
+
+
+def test_enter_on_a_prompt_goes_to_just_before_it_and_can_be_undone(running: Running) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        before = tree_of(pilot).session.leaf
+        await go_to(pilot, "Inject the clock")
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, MenuDialog))
+        await pilot.press("enter")
+        await until(pilot, lambda: tree_of(pilot).session.leaf != before)
+        await settle(pilot)
+        assert "◀ here" in rows(pilot)[row_with(pilot, "The test sleeps")]
+        await pilot.press("U")
+        await until(pilot, lambda: tree_of(pilot).session.leaf == before)
+
+    walk(running, steps)
+
+
+def test_leaving_a_branch_with_a_summary_shows_it_first(running: Running) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        await go_to(pilot, "Just sleep longer")
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, MenuDialog))
+        await pilot.press("down", "down", "enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, TextDialog))
+        await pilot.press(*"the clock", "enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, PlanDialog))
+        await pilot.press("y")
+        await settle(pilot)
+        session = tree_of(pilot).session
+        await until(pilot, lambda: "Inject the clock" in str(session.context().messages[-1]))
+
+    walk(running, steps)
+
+
+def test_an_entry_is_labeled(running: Running) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        await go_to(pilot, "Just sleep longer")
+        await pilot.press("L")
+        await until(pilot, lambda: isinstance(pilot.app.screen, TextDialog))
+        await pilot.press(*"bad idea", "enter")
+        await until(pilot, lambda: "[bad idea]" in "\n".join(rows(pilot)))
+
+    walk(running, steps)
+
+
+def test_two_marked_branches_are_compared(running: Running) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        await go_to(pilot, "Done, but")
+        await pilot.press("space", "end", "space", "d")
+        await until(pilot, lambda: isinstance(pilot.app.screen, PageDialog))
+        await pilot.press("escape", "escape")
+        assert "✓" not in "\n".join(rows(pilot))
+
+    walk(running, steps)
+
+
+def test_a_branch_is_merged_after_a_look_at_the_plan(running: Running) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        await go_to(pilot, "Done, but")
+        await pilot.press("m")
+        await until(pilot, lambda: isinstance(pilot.app.screen, PlanDialog))
+        await pilot.press("enter")
+        await until(pilot, lambda: "merge" in "\n".join(rows(pilot)))
+        assert "◆" in "\n".join(rows(pilot))
+
+    walk(running, steps)
+
+
+def test_an_entry_is_picked_onto_the_current_branch(running: Running) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        before = len(tree_of(pilot).session)
+        await go_to(pilot, "Just sleep longer")
+        await pilot.press("P")
+        await until(pilot, lambda: isinstance(pilot.app.screen, PlanDialog))
+        await pilot.press("y")
+        await until(pilot, lambda: len(tree_of(pilot).session) > before)
+
+    walk(running, steps)
+
+
+def test_a_branch_is_pruned_into_the_archive_and_comes_back(running: Running) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        await go_to(pilot, "Just sleep longer")
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(pilot.app.screen, PlanDialog))
+        await pilot.press("y")
+        await until(pilot, lambda: "Just sleep longer" not in "\n".join(rows(pilot)))
+        await settle(pilot)
+        await pilot.press("U")
+        await until(pilot, lambda: "Just sleep longer" in "\n".join(rows(pilot)))
+
+    walk(running, steps)
+
+
+def test_a_fork_is_a_new_session(running: Running) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        folder = tree_of(pilot).session.location.rpartition("/")[0]
+        await go_to(pilot, "The test sleeps")
+        await pilot.press("f")
+        await settle(pilot)
+        from pathlib import Path
+
+        await until(pilot, lambda: len(list(Path(folder).glob("*.jsonl"))) == 3)
+
+    walk(running, steps)
+
+
+def test_text_is_found_and_n_goes_on(running: Running) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        await pilot.press("slash", *"clock", "enter")
+        tree = tree_of(pilot)
+        first = tree.query_one("#tree", LineList).cursor
+        assert first is not None and "clock" in tree.source.rows.text(first).lower()
+        await pilot.press("N")
+        assert tree.query_one("#tree", LineList).cursor is not None
+
+    walk(running, steps)
+
+
+def test_times_are_shown_on_request(running: Running) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        before = rows(pilot)[0]
+        await pilot.press("T")
+        assert rows(pilot)[0] != before
+
+    walk(running, steps)
+
+
+def test_escape_returns_to_the_list(running: Running) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(pilot.app.screen, SessionsScreen))
+
+    walk(running, steps)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60), (30, 8)])
+def test_rows_fit_every_terminal(running: Running, size: tuple[int, int]) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        line_list = tree_of(pilot).query_one("#tree", LineList)
+        for y in range(line_list.size.height):
+            assert line_list.render_line(y).cell_length == line_list.size.width
+
+    walk(running, steps, size)
