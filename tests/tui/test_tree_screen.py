@@ -68,7 +68,8 @@ def test_branches_have_columns_and_runs_of_calls_are_one_row(running: Running) -
         assert "[root cause]" in shown[3]
         assert shown[4].startswith("○ │")
         assert "Edit tests/test_login.py" in shown[5]
-        assert shown[-1].startswith("  ●") and "◀ here" in shown[-1]
+        assert shown[-1].startswith("  ●")
+        assert "◀ here" in shown[-1]
 
     walk(running, steps)
 
@@ -98,7 +99,8 @@ def test_views_are_filtered_and_the_cursor_stays_near(running: Running) -> None:
         await pilot.press("ctrl+o")
         assert "tools" not in "\n".join(rows(pilot))
         await pilot.press("ctrl+o", "ctrl+o")
-        assert len(rows(pilot)) == 1 and "[root cause]" in rows(pilot)[0]
+        assert len(rows(pilot)) == 1
+        assert "[root cause]" in rows(pilot)[0]
 
     walk(running, steps)
 
@@ -214,7 +216,8 @@ def test_text_is_found_and_n_goes_on(running: Running) -> None:
         await pilot.press("slash", *"clock", "enter")
         tree = tree_of(pilot)
         first = tree.query_one("#tree", LineList).cursor
-        assert first is not None and "clock" in tree.source.rows.text(first).lower()
+        assert first is not None
+        assert "clock" in tree.source.rows.text(first).lower()
         await pilot.press("N")
         assert tree.query_one("#tree", LineList).cursor is not None
 

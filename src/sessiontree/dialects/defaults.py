@@ -145,6 +145,9 @@ class DialectBase:
     def decode_line(self, fields: dict[str, Any], node: int) -> Envelope | Header | None:
         raise NotImplementedError
 
+    def parse(self, raw: bytes) -> Entry:
+        raise NotImplementedError
+
     def is_record(self, fields: dict[str, Any]) -> bool:
         return self.decode_line(fields, 0) is not None
 
