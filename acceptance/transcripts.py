@@ -279,8 +279,8 @@ class _Simulation:
         line = dict(self.rng.choice(chain))
         if self.rng.random() < 0.5:
             line["timestamp"] = self._next_time()
-        if self.rng.random() < 0.3:
-            line["parentUuid"] = self.head if self.head != line["uuid"] else None
+        if self.rng.random() < 0.3 and line["uuid"] not in self._path():  # a cycle is damage of another kind
+            line["parentUuid"] = self.head
         self.lines.append(line)
 
     # Lines

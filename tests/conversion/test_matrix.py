@@ -11,6 +11,7 @@ import sessiontree
 from sessiontree import Session
 from sessiontree.conversion.verify import first_difference
 from sessiontree.conversion.walk import iter_entries
+from sessiontree.providers import render
 from sessiontree.repair import examine
 from tests.builders import examples, opened
 from tests.conversion.conversations import everything, sessions
@@ -18,6 +19,7 @@ from tests.conversion.conversations import everything, sessions
 DIALECTS = ("claude", "neovate", "omp", "pi", "native")
 PAIRS = [(source, target) for source in DIALECTS for target in DIALECTS]
 CORPUS = sorted((Path(__file__).parents[1] / "corpus").glob("*/*.jsonl"))
+TRANSCRIPTS = [path for path in CORPUS if path.parent.name.startswith("claude")]
 
 
 def converted(session: Session, to: str) -> Session:
@@ -66,6 +68,32 @@ def test_any_conversation_survives_a_round_trip(target: str, session: Session) -
     there = converted(session, target)
     assert first_difference(session, session.leaf, there, all_branches=True) is None
     assert content_of(converted(there, "native")) == content_of(session)
+
+
+def sent_by(session: Session) -> object:
+    return render(session.context().messages, "anthropic").messages
+
+
+@pytest.mark.parametrize("target", DIALECTS)
+@examples(25)
+@given(session=sessions())
+def test_repeated_round_trips_add_nothing_to_the_context(target: str, session: Session) -> None:
+    there = converted(session, target)
+    back = converted(there, "native")
+    for _ in range(3):
+        there_again = converted(back, target)
+        back_again = converted(there_again, "native")
+        assert sent_by(there_again) == sent_by(there)
+        assert sent_by(back_again) == sent_by(back)
+        there, back = there_again, back_again
+
+
+@pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
+def test_round_trips_of_transcripts_add_no_preamble_to_their_summaries(path: Path) -> None:
+    first = converted(sessiontree.open(path), "native")
+    again = converted(converted(first, "claude"), "native")
+    last = converted(converted(again, "claude"), "native")
+    assert sent_by(first) == sent_by(again) == sent_by(last)
 
 
 @pytest.mark.parametrize("target", DIALECTS)

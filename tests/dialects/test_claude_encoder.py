@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.core.entries import Config, ForkOrigin
+from sessiontree.core.jsonio import render_json
 from sessiontree.core.messages import Assistant, Message, Text, ToolResult, User, blocks_of, message_text, tool_calls
 from sessiontree.dialects.canonical import CanonicalEntry, LossNote, SessionMeta
 from sessiontree.dialects.claude import CLAUDE
@@ -227,7 +228,7 @@ def test_a_model_is_always_written() -> None:
     assert transcript.chain[1]["message"]["model"] == "unknown"
 
 
-def test_each_result_is_a_child_of_its_call_and_the_next_turn_of_the_last_result() -> None:
+def test_results_and_the_next_turn_follow_each_other_and_name_their_calls() -> None:
     entries = [
         user("u1"),
         assistant("a1", text("three"), call("c1"), call("c2"), call("c3")),
@@ -242,9 +243,9 @@ def test_each_result_is_a_child_of_its_call_and_the_next_turn_of_the_last_result
     results = [line for line in chain if "sourceToolAssistantUUID" in line]
     for line in results:
         (block,) = line["message"]["content"]
-        (called,) = lines[line["parentUuid"]]["message"]["content"]
+        (called,) = lines[line["sourceToolAssistantUUID"]]["message"]["content"]
         assert called["id"] == block["tool_use_id"]
-        assert line["sourceToolAssistantUUID"] == line["parentUuid"]
+    assert [line["parentUuid"] for line in chain[1:]] == [line["uuid"] for line in chain[:-1]]
     assert chain[-1]["parentUuid"] == results[-1]["uuid"] == transcript.ids["r2"]
     assert [message.role for message in transcript.messages()] == [
         "user",
@@ -630,6 +631,41 @@ def test_an_older_summary_among_kept_messages_is_not_sent_again() -> None:
     texts = check_round_trip(*entries).texts()
     assert "second" in texts[0]
     assert texts[1:] == ["two", "three", "four"]
+
+
+def test_readers_that_only_know_preserved_segments_find_all_parallel_results() -> None:
+    entries = [
+        user("u1"),
+        assistant("a1", text("one")),
+        user("u2"),
+        assistant("a2", call("c1"), call("c2"), call("c3")),
+        result("r2", "c2"),
+        result("r1", "c1"),
+        result("r3", "c3"),
+        assistant("a3", text("done")),
+        compaction("k", "u2"),
+        user("u3"),
+    ]
+    transcript = check_round_trip(*entries)
+    lines = transcript.chain
+    (boundary,) = [line for line in lines if line.get("subtype") == "compact_boundary"]
+    del boundary["compactMetadata"]["preservedMessages"]
+    found = open_store(MemoryStore(b"".join(render_json(line) + b"\n" for line in lines))).context().messages
+    assert [message.tool_call_id for message in found if isinstance(message, ToolResult)] == ["c2", "c1", "c3"]
+
+
+def test_a_reset_at_the_end_is_a_boundary_below_the_last_message_because_the_client_ignores_others() -> None:
+    transcript = check_round_trip(user("u1"), assistant("a1", text("one")), entry("reset_boundary", "b1"))
+    (boundary,) = [line for line in transcript.chain if line.get("subtype") == "compact_boundary"]
+    assert boundary["parentUuid"] == transcript.ids["a1"]
+    assert transcript.messages() == []
+
+
+@pytest.mark.parametrize("summary", ["", None])
+def test_a_branch_summary_without_a_text_is_not_sent(summary: str | None) -> None:
+    transcript = check_round_trip(user("u1"), entry("branch_summary", "s1", fromId="u0", summary=summary))
+    assert [message.role for message in transcript.messages()] == ["user"]
+    assert len(transcript.chain) == 1
 
 
 def test_a_reset_of_the_context_is_a_boundary_without_a_summary() -> None:

@@ -185,6 +185,9 @@ def _encode_compaction(transcript: Transcript, entry: CanonicalEntry, parent: st
         logical_parent = before[-1]["uuid"]
         transcript.mark_position(before[-1])
     boundary = transcript.build_boundary(uuids[0], logical_parent, time, metadata, client_fields[0])
+    if not summary and not kept:
+        # The client ignores a boundary if no user or assistant line is above or below it.
+        boundary["parentUuid"] = logical_parent
     lines = [boundary]
     summary_line: Fields | None = None
     if summary:

@@ -110,9 +110,10 @@ class Transcript:
         held, self.held = self.held, None
         if held is None:
             return []
-        for line in held.lines if held.open_calls else ():
+        above = held.last_line
+        for line in held.lines:
             if line["type"] != PASSTHROUGH:
-                line["parentUuid"] = held.last_line
+                line["parentUuid"], above = above, line["uuid"]
         return held.lines
 
     def _has_chain(self) -> bool:
