@@ -17,6 +17,7 @@ from acceptance.cases import Case, Outcome, iter_cases, try_case
 from acceptance.programs import Name
 from acceptance.results import describe, exit_code, render_table
 from acceptance.sources import iter_sources
+from acceptance.turns import try_turns
 
 PROGRAMS: list[Name] = ["claude", "pi", "omp"]
 
@@ -38,6 +39,8 @@ def main() -> int:
         sources = [source for source in iter_sources(scratch) if options.case in source.name]
         installed = [name for name, reason in missing.items() if reason is None]
         outcomes = _try_all(list(iter_cases(sources, installed, conversions=not options.as_is)), scratch)
+        if not options.as_is and options.case in "turns":
+            outcomes += try_turns(installed, scratch / "turns")
     finally:
         if options.keep:
             _log(f"Kept {scratch}")
@@ -60,8 +63,12 @@ def _reason_missing(name: Name) -> str | None:
 
 
 def _try_all(cases: Sequence[Case], scratch: Path) -> list[Outcome]:
+    outcomes: list[Outcome] = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(lambda case: _try_safely(case, scratch), cases))
+        for outcome in pool.map(lambda case: _try_safely(case, scratch), cases):
+            outcomes.append(outcome)
+            _log(f"{len(outcomes)} of {len(cases)}: {outcome.case.row} in {outcome.case.program}: {outcome.status}")
+    return outcomes
 
 
 def _try_safely(case: Case, scratch: Path) -> Outcome:

@@ -46,6 +46,7 @@ def _start(program: Name, dialect: Dialect, folder: Path) -> Path:
     session.append("user", "The first prompt.")
     answer(session, text("The first answer."))
     made = sessiontree.convert(session, dialect, cwd=str(folder))
+    # Claude Code finds a session by its id, the others by their path.
     path = claude_place(folder, made.meta.id) if program == "claude" else folder / "turns.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"".join(made.lines))
