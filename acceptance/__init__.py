@@ -9,6 +9,7 @@
     sources       all sessions that are tested
     comparison    compare two histories
     cases         pairs of session and program, and their outcomes
+    turns         one file that our library and a program continue in turns
     trees         generated sessions of Pi and oh-my-pi
     contexts      every branch of many files, compared in one process of the program
     results       the table, the JSON and the exit code

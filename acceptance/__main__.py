@@ -19,6 +19,7 @@ from acceptance.generated import GENERATORS, random_seed, try_generated
 from acceptance.programs import Name
 from acceptance.results import describe, exit_code, render_generated, render_table
 from acceptance.sources import iter_sources
+from acceptance.turns import try_turns
 
 PROGRAMS: list[Name] = ["claude", "pi", "omp"]
 
@@ -44,6 +45,8 @@ def main() -> int:
         if options.generated is None:
             sources = [source for source in iter_sources(scratch) if options.case in source.name]
             outcomes = _try_all(list(iter_cases(sources, installed, conversions=not options.as_is)), scratch)
+            if not options.as_is and options.case in "turns":
+                outcomes += try_turns(installed, scratch / "turns")
         generated: dict[Name, list[Outcome]] = {}
         if not options.case and not options.as_is:
             seed = random_seed() if options.seed is None else options.seed
@@ -72,8 +75,12 @@ def _reason_missing(name: Name) -> str | None:
 
 
 def _try_all(cases: Sequence[Case], scratch: Path) -> list[Outcome]:
+    outcomes: list[Outcome] = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(lambda case: _try_safely(case, scratch), cases))
+        for outcome in pool.map(lambda case: _try_safely(case, scratch), cases):
+            outcomes.append(outcome)
+            _log(f"{len(outcomes)} of {len(cases)}: {outcome.case.row} in {outcome.case.program}: {outcome.status}")
+    return outcomes
 
 
 def _try_safely(case: Case, scratch: Path) -> Outcome:

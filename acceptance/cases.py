@@ -16,11 +16,21 @@ from msgspec.structs import replace
 
 import sessiontree
 from acceptance.comparison import JsonObject, both_lines, differences, differs_on_purpose, without_open_calls
-from acceptance.histories import NoHistoryError, check_resumes, claude_history, omp_history, pi_history
+from acceptance.histories import (
+    NoHistoryError,
+    Request,
+    check_resumes,
+    claude_history,
+    histories,
+    omp_history,
+    pi_history,
+)
 from acceptance.programs import Name
 from acceptance.sources import Source
 from sessiontree import Session
 from sessiontree.conversion.tool_mapping import map_call
+from sessiontree.conversion.walk import iter_entries
+from sessiontree.core.entries import CONTEXT_TYPES
 from sessiontree.core.messages import Assistant, Block, Message, ToolCall, blocks_of, parse_message
 from sessiontree.providers import render
 from sessiontree.views.json import describe_state
@@ -99,10 +109,42 @@ def try_case(case: Case, folder: Path) -> Outcome:
         return Outcome(case, "known" if known else "differs", known or "", [str(error)])
     ours, theirs = _compare(case, case.source.opened(), rebuilt)
     if ours == theirs:
-        return Outcome(case, "ok")
+        return _try_branches(case, path, folder / "select-in-turn") if case.branch == "all" else Outcome(case, "ok")
     known = known or _find_rule_difference(case, ours, theirs, rebuilt)
     reason = known or _suspect(case, path, rebuilt)
     return Outcome(case, "known" if known else "differs", reason, differences(ours, theirs))
+
+
+def _try_branches(case: Case, path: Path, folder: Path) -> Outcome:
+    """Select every other branch of a converted session in the program, and compare."""
+    if case.program == "claude":  # it cannot select a branch of a file
+        return Outcome(case, "ok")
+    session = case.source.opened()
+    lines = _last_lines(sessiontree.open(path, dialect=case.program))
+    ends = {leaf: lines[end] for leaf in session.leaves() if (end := _last_entry(session, leaf)) in lines}
+    (rebuilt,) = histories(case.program, [Request(path, list(ends.values()))], folder)
+    if isinstance(rebuilt, NoHistoryError):
+        return Outcome(case, "differs", "", [str(rebuilt)])
+    for leaf, line in ends.items():
+        history = rebuilt["branches"][line]
+        if "error" in history:
+            return Outcome(case, "differs", f"branch {leaf}", [history["error"]])
+        ours, theirs = _compare(case, session, history, leaf=leaf)
+        if ours != theirs and _find_rule_difference(case, ours, theirs, history, leaf) is None:
+            return Outcome(case, "differs", f"branch {leaf}", differences(ours, theirs))
+    return Outcome(case, "ok")
+
+
+def _last_lines(session: Session) -> dict[str | None, str]:
+    """By id of a canonical entry, the id of its line. The programs with branches have one line for each."""
+    entries = iter_entries(session, session.leaf, all_branches=True)
+    return {entry.id: entry.aliases[-1] if entry.aliases else entry.id for entry, _ in entries}
+
+
+def _last_entry(session: Session, leaf: str) -> str | None:
+    """The last canonical entry of a branch that a context contains."""
+    history = iter_entries(session, leaf, all_branches=False)
+    return next((entry.id for entry, _ in reversed(list(history)) if entry.kind in CONTEXT_TYPES), None)
 
 
 def convert(source: Source, target: Name, folder: Path, branch: BranchChoice = "active") -> Path:
@@ -145,10 +187,10 @@ def _rebuilt(program: Name, path: Path, scratch: Path) -> JsonObject:
 
 
 def _compare(
-    case: Case, session: Session, rebuilt: JsonObject, *, is_mapped: bool = False
+    case: Case, session: Session, rebuilt: JsonObject, *, is_mapped: bool = False, leaf: str | None = None
 ) -> tuple[list[str], list[str]]:
     """Our history and the rebuilt one, as lines. `is_mapped`: the session already uses the program's tool names."""
-    messages = session.context().messages
+    messages = session.context(leaf).messages
     theirs = [] if case.program == "claude" else [parse_message(message) for message in rebuilt["messages"]]
     if case.is_original and case.program != "claude":
         here, there = compare_state(session, rebuilt, session.leaf)
@@ -160,7 +202,9 @@ def _compare(
     return both_lines(ours, sent, [*meant, *theirs], thinking=case.is_original)
 
 
-def _find_rule_difference(case: Case, ours: Sequence[str], theirs: Sequence[str], rebuilt: JsonObject) -> str | None:
+def _find_rule_difference(
+    case: Case, ours: Sequence[str], theirs: Sequence[str], rebuilt: JsonObject, leaf: str | None = None
+) -> str | None:
     """The reason, if the histories differ only because programs treat the same entries differently."""
     if case.program == "claude" and differs_on_purpose(ours, theirs):
         return "Claude Code drops calls without a result, puts texts before calls, and fills in empty messages"
@@ -171,7 +215,7 @@ def _find_rule_difference(case: Case, ours: Sequence[str], theirs: Sequence[str]
     if case.source.dialect in ("pi", "omp", "native"):
         # Claude Code and Pi drop the same turns.
         rules = "omp" if case.program == "omp" else "pi"
-        ours, theirs = _compare(case, sessiontree.open(case.source.path, dialect=rules), rebuilt)
+        ours, theirs = _compare(case, sessiontree.open(case.source.path, dialect=rules), rebuilt, leaf=leaf)
         if without_open_calls(ours) == without_open_calls(theirs):
             return f"{case.program} drops other turns than {case.source.dialect} for the same entries"
     return None

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from acceptance import network
-from acceptance.programs import install
+from acceptance.programs import Name, install
 
 JsonObject: TypeAlias = dict[str, Any]
 
@@ -30,6 +30,7 @@ MODEL = {"ANTHROPIC_BASE_URL": f"http://127.0.0.1:{network.PORT}", "ANTHROPIC_AP
 
 # Texts that the client adds around a history.
 REMINDER = "<system-reminder>"
+_REMINDER_BEFORE = re.compile(r"\A<system-reminder>\nToday: [^<]*</system-reminder>\s*")
 NO_RESPONSE = "No response requested."
 REMINDERS_IN_RESULT = f"\n\n{REMINDER}\n# Environment\n"
 """The start of the reminders that the client appends to the last result, where it is the end of the history."""
@@ -41,36 +42,52 @@ class NoHistoryError(Exception):
 
 def claude_history(transcript: Path, scratch: Path | None = None) -> list[JsonObject]:
     """The messages that Claude Code sends when it resumes a transcript with one more prompt."""
-    program = install("claude")
     with _folder(scratch) as folder:
-        session = _session_id(transcript)
-        _copy(transcript, folder / "config" / "projects" / "acceptance" / f"{session}.jsonl")
-        model = _last_model(transcript)
-        result = network.run(
-            [
-                str(program.binary),
-                *("--resume", session),
-                *("--print", CHECK_PROMPT),
-                *("--output-format", "json"),
-                *(("--model", model) if model else ()),
-            ],
-            {
-                "CLAUDE_CONFIG_DIR": str(folder / "config"),
-                **MODEL,
-                "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-                "DISABLE_TELEMETRY": "1",
-                "DISABLE_AUTOUPDATER": "1",
-                "DISABLE_ERROR_REPORTING": "1",
-                "IS_SANDBOX": "1",
-            },
-            folder,
-            SECONDS,
-        )
-        (folder / "requests.json").write_text(json.dumps(result.requests, indent=1))
+        copy = claude_place(folder, _session_id(transcript))
+        _copy(transcript, copy)
+        return send_prompt("claude", copy, CHECK_PROMPT, folder)
+
+
+def claude_place(folder: Path, session: str) -> Path:
+    """Where Claude Code finds a session if a folder is its home."""
+    return folder / "config" / "projects" / "acceptance" / f"{session}.jsonl"
+
+
+def send_prompt(program: Name, session: Path, prompt: str, folder: Path) -> list[JsonObject]:
+    """Let a program continue a session file in place with a prompt; returns the history that it sends before it."""
+    installed = install(program)
+    files: dict[Path, str] = {}
+    if program == "claude":
+        model = _last_model(session)
+        command = ["--resume", session.stem, "--print", prompt, "--output-format", "json"]
+        command += ["--model", model] if model else []
+        environment = {
+            "CLAUDE_CONFIG_DIR": str(folder / "config"),
+            **MODEL,
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "DISABLE_TELEMETRY": "1",
+            "DISABLE_AUTOUPDATER": "1",
+            "DISABLE_ERROR_REPORTING": "1",
+            "IS_SANDBOX": "1",
+        }
+    else:
+        assert installed.module is not None
+        if program == "pi":
+            command = [str(installed.module.with_name("cli.js")), "--session", str(session)]
+        else:
+            command = [str(installed.module.parents[1] / "cli.ts"), "--resume", str(session)]
+        command += ["--model", "anthropic/claude-sonnet-4-5", "--print", prompt]
+        environment = {"PI_OFFLINE": "1", "PI_CODING_AGENT_DIR": str(folder / "agent"), **MODEL}
+        provider = {"anthropic": {"baseUrl": MODEL["ANTHROPIC_BASE_URL"]}}
+        files = {folder / "agent" / "models.json": json.dumps({"providers": provider})}
+    result = network.run([str(installed.binary), *command], environment, folder, SECONDS, files)
+    (folder / "requests.json").write_text(json.dumps(result.requests, indent=1))
     for request in result.requests:
-        if request["path"] == "/v1/messages" and CHECK_PROMPT in json.dumps(request["body"]["messages"]):
-            return _conversation(request["body"]["messages"])
-    raise NoHistoryError(f"no history: {_describe_run(result)}")
+        if request["path"] == "/v1/messages" and prompt in json.dumps(request["body"]["messages"]):
+            if program != "claude" and result.exit_code != 0:
+                break
+            return _conversation(request["body"]["messages"], prompt)
+    raise NoHistoryError(f"not resumed: {_describe_run(result)}")
 
 
 def pi_history(session: Path, scratch: Path | None = None) -> JsonObject:
@@ -177,23 +194,9 @@ def check_resumes(program: Literal["pi", "omp"], session: Path, scratch: Path) -
 
     For example, both rebuild a tool result whose content is a string, and fail when they send it.
     """
-    installed = install(program)
-    assert installed.module is not None
-    agent, copy = scratch / "agent", scratch / "session" / session.name
+    copy = scratch / "session" / session.name
     _copy(session, copy)
-    if program == "pi":
-        command = [str(installed.module.with_name("cli.js")), "--session", str(copy)]
-    else:
-        command = [str(installed.module.parents[1] / "cli.ts"), "--resume", str(copy)]
-    result = network.run(
-        [str(installed.binary), *command, "--model", "anthropic/claude-sonnet-4-5", "--print", CHECK_PROMPT],
-        {"PI_OFFLINE": "1", "PI_CODING_AGENT_DIR": str(agent), **MODEL},
-        scratch,
-        SECONDS,
-        {agent / "models.json": json.dumps({"providers": {"anthropic": {"baseUrl": MODEL["ANTHROPIC_BASE_URL"]}}})},
-    )
-    if result.exit_code != 0 or not any(CHECK_PROMPT in json.dumps(request["body"]) for request in result.requests):
-        raise NoHistoryError(f"rebuilt, but not resumed: {_describe_run(result)}")
+    send_prompt(program, copy, CHECK_PROMPT, scratch)
 
 
 @contextmanager
@@ -226,13 +229,13 @@ def _last_model(transcript: Path) -> str | None:
     return models[-1].decode() if models else None
 
 
-def _conversation(messages: list[JsonObject]) -> list[JsonObject]:
+def _conversation(messages: list[JsonObject], prompt: str) -> list[JsonObject]:
     """Messages without our extra prompt and the client's additions."""
     conversation = []
     for message in messages:
         content = message["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        kept = [_without_reminders(block) for block in blocks if not _is_the_clients(block)]
+        kept = [_without_reminders(_without_reminder(block)) for block in blocks if not _is_added(block, prompt)]
         if kept and message["role"] != "system":
             conversation.append({"role": message["role"], "content": kept})
     if conversation and conversation[-1]["content"] == [{"type": "text", "text": NO_RESPONSE}]:
@@ -240,9 +243,17 @@ def _conversation(messages: list[JsonObject]) -> list[JsonObject]:
     return conversation
 
 
-def _is_the_clients(block: JsonObject) -> bool:
-    text = block["text"].strip() if block["type"] == "text" else ""
-    return text == CHECK_PROMPT or text.startswith(REMINDER)
+def _is_added(block: JsonObject, prompt: str) -> bool:
+    text = _without_reminder(block)["text"].strip() if block["type"] == "text" else ""
+    return text == prompt or text.startswith(REMINDER)
+
+
+def _without_reminder(block: JsonObject) -> JsonObject:
+    """A text without the reminder that oh-my-pi puts before the first prompt; other clients use blocks of their own."""
+    if block["type"] != "text":
+        return block
+    rest = _REMINDER_BEFORE.sub("", block["text"])
+    return {**block, "text": rest} if rest else block
 
 
 def _without_reminders(block: JsonObject) -> JsonObject:

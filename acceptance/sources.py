@@ -66,47 +66,47 @@ def iter_sources(folder: Path) -> Iterator[Source]:
 
 def plain(session: Session) -> None:
     session.append("user", "What is in this folder?")
-    _answer(session, _text("A readme and one test."))
+    answer(session, text("A readme and one test."))
     session.append("user", "Thank you.")
-    _answer(session, _text("You are welcome."))
+    answer(session, text("You are welcome."))
 
 
 def tools(session: Session) -> None:
     session.append("user", "Read both files and run the tests.")
     calls = [
-        _call("toolu_01a", "read", path="a.txt"),
-        _call("toolu_01b", "read", path="b.txt", limit=3),
-        _call("toolu_01c", "bash", command="make test", env={"CI": True, "depth": [1, 2, None]}),
+        call("toolu_01a", "read", path="a.txt"),
+        call("toolu_01b", "read", path="b.txt", limit=3),
+        call("toolu_01c", "bash", command="make test", env={"CI": True, "depth": [1, 2, None]}),
     ]
-    _answer(session, _text("All three at once."), *calls)
-    _result(session, "toolu_01a", "read", _text("alpha\n  indented\n"))
-    _result(session, "toolu_01b", "read", _text("no such file: b.txt"), is_error=True)
-    _result(session, "toolu_01c", "bash", _text("3 passed"), _text("0 failed"))
-    _answer(session, _text("The second file is missing."), _call("toolu_02", "write", path="b.txt", content=""))
-    _result(session, "toolu_02", "write")
-    _answer(session, _text("Now it is there."))
+    answer(session, text("All three at once."), *calls)
+    result(session, "toolu_01a", "read", text("alpha\n  indented\n"))
+    result(session, "toolu_01b", "read", text("no such file: b.txt"), is_error=True)
+    result(session, "toolu_01c", "bash", text("3 passed"), text("0 failed"))
+    answer(session, text("The second file is missing."), call("toolu_02", "write", path="b.txt", content=""))
+    result(session, "toolu_02", "write")
+    answer(session, text("Now it is there."))
 
 
 def thinking(session: Session) -> None:
     session.append("user", "Think first.")
-    _answer(session, {"type": "thinking", "thinking": "Hm.", "thinkingSignature": "c2lnbmVk"}, _text("Thought."))
+    answer(session, {"type": "thinking", "thinking": "Hm.", "thinkingSignature": "c2lnbmVk"}, text("Thought."))
     session.append("user", "Once more.")
-    _answer(session, {"type": "thinking", "thinking": "Nobody signed this."}, _text("Thought again."))
+    answer(session, {"type": "thinking", "thinking": "Nobody signed this."}, text("Thought again."))
 
 
 def languages(session: Session) -> None:
     session.append("user", "请把 README 翻译成中文，谢谢！ 👩‍💻🎉")
-    call = _call("toolu_zh", "write", path="说明.md", content='「会话」树 🌲\n\ttab \\ and "quotes"')
-    _answer(session, _text("好的：第一行\n第二行"), call)
-    _result(session, "toolu_zh", "write", _text("已写入 说明.md ✅"))
-    _answer(session, _text("完成。 Ünïcödé — “quotes” \u2028 and more"))
+    write = call("toolu_zh", "write", path="说明.md", content='「会话」树 🌲\n\ttab \\ and "quotes"')
+    answer(session, text("好的：第一行\n第二行"), write)
+    result(session, "toolu_zh", "write", text("已写入 说明.md ✅"))
+    answer(session, text("完成。 Ünïcödé — “quotes” \u2028 and more"))
 
 
 def images(session: Session) -> None:
-    session.append("user", [_text("What is this?"), _image()])
-    _answer(session, _text("Let me open the other one."), _call("toolu_img", "read", path="b.png"))
-    _result(session, "toolu_img", "read", _text("a picture"), _image())
-    _answer(session, _text("Both are one pixel."))
+    session.append("user", [text("What is this?"), _image()])
+    answer(session, text("Let me open the other one."), call("toolu_img", "read", path="b.png"))
+    result(session, "toolu_img", "read", text("a picture"), _image())
+    answer(session, text("Both are one pixel."))
 
 
 def told(session: Session) -> None:
@@ -121,16 +121,16 @@ def told(session: Session) -> None:
         excludeFromContext=True,
     )
     session.append({"type": "custom_message", "customType": "note", "content": "Mind the gap.", "display": True})
-    _answer(session, _text("I saw two files."))
+    answer(session, text("I saw two files."))
 
 
 def compacted(session: Session) -> None:
     session.append("user", "The first question.")
-    _answer(session, _text("The first answer."))
+    answer(session, text("The first answer."))
     kept = session.append("user", "The second question.")
-    _answer(session, _text("Looking."), _call("toolu_kept", "read", path="a.txt"))
-    _result(session, "toolu_kept", "read", _text("alpha"))
-    _answer(session, _text("The second answer."))
+    answer(session, text("Looking."), call("toolu_kept", "read", path="a.txt"))
+    result(session, "toolu_kept", "read", text("alpha"))
+    answer(session, text("The second answer."))
     session.append(
         {
             "type": "compaction",
@@ -140,18 +140,18 @@ def compacted(session: Session) -> None:
         }
     )
     session.append("user", "The third question.")
-    _answer(session, _text("The third answer."))
+    answer(session, text("The third answer."))
 
 
 def branches(session: Session) -> None:
     start = session.append("user", "Which way?")
-    _answer(session, _text("Left."))
+    answer(session, text("Left."))
     session.append("user", "Go left.")
-    older = _answer(session, _text("Left it is."))
+    older = answer(session, text("Left it is."))
     other = session.branch(at=start.id)
-    other.append(_assistant(_text("Right.")))
+    other.append(_assistant(text("Right.")))
     other.append("user", "Go right.")
-    other.append(_assistant(_text("Right it is.")))
+    other.append(_assistant(text("Right it is.")))
     session.move(older)
 
 
@@ -162,10 +162,10 @@ def _merged(folder: Path, dialect: Dialect) -> Path:
     ends = []
     for way in ("left", "right", "back"):
         branch = session.branch(at=start.id)
-        branch.append(_assistant(_text(f"We decided to go {way}."), _call(f"toolu_{way}", "read", path=f"{way}.txt")))
-        found = {"toolCallId": f"toolu_{way}", "toolName": "read", "content": [_text(f"{way} is open")]}
+        branch.append(_assistant(text(f"We decided to go {way}."), call(f"toolu_{way}", "read", path=f"{way}.txt")))
+        found = {"toolCallId": f"toolu_{way}", "toolName": "read", "content": [text(f"{way} is open")]}
         branch.append(role="toolResult", **found, isError=False)
-        ends.append(branch.append(_assistant(_text(f"Went {way}."))).id)
+        ends.append(branch.append(_assistant(text(f"Went {way}."))).id)
     session.move(ends[0])
     path = folder / dialect / "merged.jsonl"
     path.parent.mkdir(parents=True)
@@ -180,7 +180,7 @@ def _merged(folder: Path, dialect: Dialect) -> Path:
 
 def unanswered(session: Session) -> None:
     session.append("user", "Start something long.")
-    _answer(session, _text("Starting."), _call("toolu_open", "bash", command="sleep 100"))
+    answer(session, text("Starting."), call("toolu_open", "bash", command="sleep 100"))
 
 
 CONVERSATIONS: list[Callable[[Session], None]] = [
@@ -203,15 +203,15 @@ def _assistant(*blocks: dict[str, Any]) -> dict[str, Any]:
     return {"role": "assistant", **MODEL, "content": list(blocks), "stopReason": stopped, "usage": usage}
 
 
-def _answer(session: Session, *blocks: dict[str, Any]) -> str:
+def answer(session: Session, *blocks: dict[str, Any]) -> str:
     return session.append(_assistant(*blocks)).id
 
 
-def _result(session: Session, call: str, tool: str, *blocks: dict[str, Any], is_error: bool = False) -> None:
+def result(session: Session, call: str, tool: str, *blocks: dict[str, Any], is_error: bool = False) -> None:
     session.append(role="toolResult", toolCallId=call, toolName=tool, content=list(blocks), isError=is_error)
 
 
-def _text(text: str) -> dict[str, Any]:
+def text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
@@ -219,5 +219,5 @@ def _image() -> dict[str, Any]:
     return {"type": "image", "data": PICTURE, "mimeType": "image/png"}
 
 
-def _call(id: str, tool: str, **arguments: Any) -> dict[str, Any]:
+def call(id: str, tool: str, **arguments: Any) -> dict[str, Any]:
     return {"type": "toolCall", "id": id, "name": tool, "arguments": arguments}

@@ -11,8 +11,11 @@ import pytest
 
 import sessiontree
 from sessiontree import Session
+from sessiontree.conversion.convert import convert
+from sessiontree.conversion.verify import first_difference
 from sessiontree.core.messages import Image, ToolResult, User, blocks_of, message_text, tool_calls
 from sessiontree.repair import examine
+from tests.builders import json_line, opened
 from tests.conversion.conversations import assistant, call, result, text
 
 DIALECTS = ("claude", "neovate", "omp", "pi", "native")
@@ -186,3 +189,19 @@ def test_a_fork_from_before_the_first_message_can_be_continued(path: Path) -> No
     )
     assert found.id == fork.id != origin.id
     assert [finding.rule.id for finding in examine(found) if finding.rule.severity != "note"] == []
+
+
+def test_a_native_file_that_oh_my_pi_rewrote_with_its_title_line_has_no_problems() -> None:
+    slot = {"type": "title", "v": 1, "title": "", "updatedAt": "2026-01-01T00:00:00.000Z", "pad": " "}
+    session = sessiontree.create(cwd="/p", in_memory=True)
+    session.append("user", "q")
+    lines = b"".join(line + b"\n" for line in session.journal.raw_lines())
+    rewritten = opened(json_line(slot) + lines)
+    assert rewritten.dialect.name == "native"
+    assert rewritten.problems == []
+    assert rewritten.context() == session.context()
+    assert rewritten.ids[1:] == session.ids
+    rewritten.append("user", "more")
+    assert [message_text(message) for message in rewritten.context().messages] == ["q", "more"]
+    copied = opened(b"".join(convert(rewritten, "pi").lines))
+    assert first_difference(rewritten, rewritten.leaf, copied, all_branches=True) is None

@@ -15,9 +15,10 @@ from sessiontree.core.context import Rules
 from sessiontree.core.entries import Header
 from sessiontree.dialects.canonical import CanonicalEntry, Destination, SessionMeta
 from sessiontree.dialects.client import Client
-from sessiontree.dialects.contract import CERTAIN, IndexedLines, SessionFile
+from sessiontree.dialects.contract import CERTAIN, Envelope, IndexedLines, SessionFile
 from sessiontree.dialects.defaults import head_records
 from sessiontree.dialects.native import locations
+from sessiontree.dialects.omp.header import SLOT, is_title_slot
 from sessiontree.dialects.pi.content import hidden_line, is_never_sent
 from sessiontree.dialects.pi.dialect import PiFamily
 from sessiontree.dialects.pi.encoder import BOOKKEEPING, EncodedLine, PiFamilyEncoder
@@ -26,11 +27,15 @@ FORMAT = 1
 """Version of our additions to the format; increased when an addition is incompatible with older readers."""
 
 
+_BOOKKEEPING = BOOKKEEPING | {SLOT}
+"""With the title slot, which oh-my-pi puts before the header when it rewrites a native file."""
+
+
 class Native(PiFamily):
     name = "native"
     rules = Rules(resets=True, explicit_model_wins=True, default_thinking="off")
     traits = msgspec.structs.replace(
-        PiFamily.traits, bookkeeping=BOOKKEEPING, uses_home_blobs=True, path_markers=("/sessiontree/sessions/",)
+        PiFamily.traits, bookkeeping=_BOOKKEEPING, uses_home_blobs=True, path_markers=("/sessiontree/sessions/",)
     )
 
     @property
@@ -45,13 +50,16 @@ class Native(PiFamily):
             return CERTAIN
         return 1 if is_torn_start(head) else 0
 
+    def decode_line(self, fields: dict[str, Any], node: int) -> Envelope | Header | None:
+        return Envelope(SLOT, is_metadata=True) if is_title_slot(fields) else super().decode_line(fields, node)
+
     def iter_moves(self, lines: IndexedLines) -> Iterator[tuple[int, int | None]]:
         types, tree = lines.types, lines.tree
         for node in range(len(types) - 1, -1, -1):
             if types[node] == "leaf":
                 if not tree.is_orphan(node):  # a move to a lost entry has no effect
                     yield node, tree.parent(node)
-            elif types[node] not in BOOKKEEPING:
+            elif types[node] not in _BOOKKEEPING:
                 yield node, node
 
     def encoder(self, meta: SessionMeta, lines: IndexedLines | None = None) -> PiFamilyEncoder:
