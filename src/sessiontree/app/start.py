@@ -11,7 +11,7 @@ from msgspec import Struct
 from sessiontree.agent.approval import Approver
 from sessiontree.agent.async_bridge import in_thread
 from sessiontree.agent.controller import Controller
-from sessiontree.agent.mcp_client import FILE, read_servers, running_servers
+from sessiontree.agent.mcp_client import FILE, McpServers, read_servers, running_servers
 from sessiontree.agent.tools.base import load_tools
 from sessiontree.app.demo import DEMO, create_demo_project, demo_lane_model, demo_model
 from sessiontree.core.entries import ApprovalMode
@@ -65,6 +65,7 @@ async def open_controller(options: StartOptions, approver: Approver | None = Non
     tools = load_tools()
     tools.add(TaskTool(find_model=lambda name: find_model(name, options.settings.models), home=options.home))
     notes: list[str] = []
+    servers: McpServers | None = None
     async with contextlib.AsyncExitStack() as stack:
         path = os.path.join(options.home, FILE)
         if os.path.exists(path):
@@ -87,6 +88,7 @@ async def open_controller(options: StartOptions, approver: Approver | None = Non
             in_memory=options.in_memory,
             repository=options.repository,
             read_options=options.read_options,
+            mcp=servers,
         )
         stack.push_async_callback(controller.close)
         notes += await _open_session(controller, options)

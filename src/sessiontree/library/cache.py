@@ -37,7 +37,7 @@ Stamp: TypeAlias = tuple[int, int, int]
 While they are equal, the session is considered unchanged.
 """
 
-VERSION = 4
+VERSION = 5
 _PART = "listing"
 _BUSY_SECONDS = 5.0
 _IN_MEMORY = ":memory:"

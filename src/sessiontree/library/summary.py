@@ -67,6 +67,8 @@ class Summary(Struct, frozen=True, gc=False, array_like=True):
     """Whether the session is a file of its own, not one of several in a database or in a repository."""
     is_line_file: bool = True
     """Whether that file consists of the session's lines, not of a document or compressed data."""
+    description: str = ""
+    """What the session's settings say it is about, if that is not its name."""
 
     @property
     def path(self) -> str:

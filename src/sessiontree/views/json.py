@@ -19,6 +19,7 @@ from sessiontree.core.entries import (
     type_of,
 )
 from sessiontree.core.messages import Message, OtherMessage, ToolResult, message_text, text_of, tool_calls
+from sessiontree.library.partial_reader import session_description
 from sessiontree.session.session import Session
 
 
@@ -116,6 +117,7 @@ def describe_session(session: Session) -> dict[str, Any]:
     return {
         "id": session.id,
         "name": session.name,
+        "description": session_description(session) or None,
         "dialect": session.dialect.name,
         "version": header.version,
         "path": session.location,
