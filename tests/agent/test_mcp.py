@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 from sessiontree.agent.approval import Ask, Reply
+from sessiontree.agent.controller import Controller
 from sessiontree.agent.mcp_client import McpServer, McpServers, McpTool, read_servers, running_servers
 from sessiontree.agent.tool_calls import ToolRunner
 from sessiontree.agent.tools.base import Tool, ToolOutput, Tools
@@ -62,6 +63,18 @@ def test_tools_of_a_server_can_be_called(place: Workplace, shared: Use) -> None:
         assert await add.run({"one": 2, "other": 3}, place.context) == ToolOutput("5")
         odd = next(tool for tool in servers.tools if tool.name.startswith("small__a_name_with_odd"))
         assert (await odd.run({}, place.context)).text.startswith("odd ")
+
+    shared(use)
+
+
+def test_the_state_of_an_app_has_the_servers_and_their_tools(place: Workplace, shared: Use) -> None:
+    async def use(servers: McpServers) -> None:
+        controller = Controller(place.project, home=place.home, in_memory=True, mcp=servers)
+        await controller.new()
+        (client,) = controller.state.mcp
+        assert (client.name, client.is_running, client.problem) == ("small", True, "")
+        assert "small__add" in client.tools
+        await controller.close()
 
     shared(use)
 

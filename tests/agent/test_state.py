@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from sessiontree.agent.live_context import ListPrefix
@@ -27,6 +28,16 @@ def test_no_listener_is_called_when_nothing_changed() -> None:
     assert not store.set(input="a")
     assert not store.set(approved=("ba" + "sh",), input="a")
     assert received == []
+
+
+def test_an_updater_function_makes_the_new_value_from_the_old_one() -> None:
+    store = Store(State(input="a"))
+    received: list[str] = []
+    store.subscribe(lambda new, old: received.append(f"{old.input} -> {new.input}"))
+    assert store.update(lambda state: msgspec.structs.replace(state, input=state.input + "b", verbose=True))
+    assert not store.update(lambda state: state)
+    assert not store.update(msgspec.structs.replace)
+    assert (store.get().input, store.get().verbose, received) == ("ab", True, ["a -> ab"])
 
 
 def test_a_listener_can_subscribe_to_some_fields() -> None:

@@ -617,3 +617,31 @@ def test_calls_without_a_result_are_in_the_state_and_can_be_resolved(tmp_path: P
         check_is_sound(other.controller.session)
 
     go(scene())
+
+
+def test_the_state_has_the_source_and_the_description_of_the_session(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, turn("Yes.", repeat=True))
+
+    async def scene() -> None:
+        controller = desk.controller
+        await desk.say("First")
+        assert (controller.state.source, controller.state.description) == ("new", "")
+        controller.session.set_config(summary="Everything about the lexer")
+        location = controller.session.location
+        await controller.clone()
+        assert controller.state.source == "forked"
+        await controller.resume(location)
+        assert (controller.state.source, controller.state.description) == ("resumed", "Everything about the lexer")
+        await controller.new()
+        assert (controller.state.source, controller.state.description) == ("new", "")
+
+    go(scene())
+
+
+def test_front_ends_share_what_is_shown(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    desk.controller.set_verbose(True)
+    desk.controller.set_status_line("tests are running")
+    desk.controller.expand("tasks")
+    state = desk.controller.state
+    assert (state.verbose, state.status_line, state.expanded_view) == (True, "tests are running", "tasks")

@@ -378,6 +378,17 @@ def test_slash_approve_approves_tools_for_the_session_and_revokes_them(place: Pl
     assert "✗ no tool is named 'sing'" in begun.chat("/approve sing").out
 
 
+def test_slash_verbose_shows_tool_output_completely(place: Place) -> None:
+    numbers = turn("I count.", call("bash", command="seq 1 40"))
+    model = scripted(place, numbers, turn("Short."), numbers, turn("Long."))
+    done = said_to(
+        place, "--model", model, "--approval", "yolo", lines=("count", "/verbose", "count", "/verbose maybe")
+    )
+    before, _, after = done.out.partition("· tool output is shown complete")
+    assert ("\n  20\n" in before, "\n  20\n" in after) == (False, True)
+    assert "use on or off" in after
+
+
 def test_slash_tools_lists_the_tools_of_the_model(place: Place) -> None:
     out = Begun(place).chat("/tools").out
     for name in ("bash", "edit", "glob", "grep", "ls", "read", "write"):

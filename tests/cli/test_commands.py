@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import sessiontree
+from sessiontree.library import Library
+from sessiontree.views.listing import describe_summary
 from tests.cli.conftest import Run
 
 CORPUS = Path(__file__).parents[1] / "corpus" / "pi-family"
@@ -187,6 +189,16 @@ def test_fork_creates_a_session_that_records_its_origin(run: Run, session: str) 
     assert forked.header.forked_from is not None
     assert forked.header.forked_from.session == sessiontree.open(session).id
     assert run("show", made["id"]).code == 0
+
+
+def test_the_description_in_a_sessions_settings_is_shown(run: Run, session: str, tmp_path: Path) -> None:
+    with sessiontree.open(session) as opened:
+        opened.set_config(summary="Everything about\nthe parser")
+    assert run("info", session, "--json").json["description"] == "Everything about the parser"
+    assert "about        Everything about the parser" in run("info", session).out
+    with Library(tmp_path / "home", environment={}) as library:
+        (listed,) = [describe_summary(one) for one in library.everything() if one.id == opened.id]
+    assert (listed["title"], listed["description"]) == ("解析器", "Everything about the parser")
 
 
 def test_info_shows_facts_about_a_session(run: Run, session: str) -> None:

@@ -25,6 +25,7 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree.agent.async_bridge import in_thread, uncancelled
+from sessiontree.agent.client_history import ClientHistory
 from sessiontree.agent.file_changes import ChangeDetector, WorktreeStates
 from sessiontree.agent.text_files import render_diff
 from sessiontree.agent.tools.base import Plan
@@ -133,6 +134,7 @@ class Checkpoints:
         """`watch`: compare git's list of changed files before and after commands; without it, they are not covered."""
         self._session, self._workspace = session, workspace
         self._blobs = CachedBlobs(blobs)
+        self._history = ClientHistory(session, workspace)
         self._detector = ChangeDetector(workspace, self._blobs) if watch else None
 
     # Recording
@@ -231,7 +233,7 @@ class Checkpoints:
         last: dict[str, tuple[FileState, FileState]] = {}
         folders: dict[str, None] = {}
         lost: list[str] = []
-        for _, record in self.log(node):
+        for record in self._records(node):
             for path, state in record.files.items():
                 then.setdefault(path, state)  # the first change after the node has the state at the node
                 last[path] = (state, record.after.get(path, ABSENT))
@@ -239,6 +241,16 @@ class Checkpoints:
             lost += [f"{path}: {why}" for path, why in record.left_out.items()]
         changes = self._changes(then, last, lost)
         return changes, tuple(folders), tuple(dict.fromkeys(lost))
+
+    def _records(self, node: int) -> list[ChangeRecord]:
+        """The changes after a node by our own tools and, as far as it kept copies, by the session's client."""
+        own = [(float(at), record) for at, record in self.log(node)]
+        # What the client left is not recorded. So a file that differs from its copies is a conflict.
+        theirs = [
+            (change.position, ChangeRecord(change.files, change.files, left_out=change.lost))
+            for change in self._history.changes(node)
+        ]
+        return [record for _, record in sorted([*own, *theirs], key=lambda pair: pair[0])]
 
     def _changes(
         self, then: Mapping[str, FileState], last: Mapping[str, tuple[FileState, FileState]], lost: list[str]
@@ -251,7 +263,8 @@ class Checkpoints:
                 now = read_state(path)
                 if is_same_state(now, state):
                     continue
-                new = load_content(state, self._blobs)
+                copied = self._history.contents.get(state.sha256) if state.mode else None
+                new = load_content(state, self._blobs) if copied is None else copied
                 diff = self._diff(path, now, state, new)
             except (DamagedError, PathError, OSError, ValueError) as error:
                 lost.append(f"{key}: {error}")
@@ -283,7 +296,7 @@ class Checkpoints:
         if now is None:
             return "it is now a folder or special file"
         if not any(is_same_state(now, known) for known in last):
-            return "the user or another program has changed it since"
+            return "it was changed since, by the user or a program that did not record it"
         return None
 
     # Rewinding
@@ -357,6 +370,7 @@ class Checkpoints:
         if scope == "conversation":
             chosen, skipped = [], ()
         chosen, failed = self._check_current(chosen)
+        self._store_copies(chosen, plan.entry)
         if rewinding.moved:
             if branch is not None:
                 branch.move(plan.leaf)
@@ -378,6 +392,16 @@ class Checkpoints:
                 self._remove_folder(folder)
         leaf = branch.leaf if branch is not None else self._session.leaf
         return Rewound(tuple(restored), skipped, (*failed, *not_restored), leaf)
+
+    def _store_copies(self, changes: Collection[RewindChange], entry: str | None) -> None:
+        """Store the contents that only the client has: the rewind and its undo need them."""
+        missing = [change.then.sha256 for change in changes if change.then.mode]
+        if missing and not self._history.contents:
+            node = None if entry is None else self._session.node_of(entry)
+            self._history.changes(-1 if node is None else node)
+        for name in missing:
+            if name in self._history.contents:
+                self._blobs.put(self._history.contents[name])
 
     def _check_current(self, changes: Collection[RewindChange]) -> tuple[list[RewindChange], list[str]]:
         """The changes whose files are still as planned, with their content stored; and messages for the others."""

@@ -21,9 +21,10 @@ from sessiontree.agent.events import AgentEnd, Event
 from sessiontree.agent.limits import Limits
 from sessiontree.agent.live_context import live_context_of
 from sessiontree.agent.loop import Run, run
+from sessiontree.agent.mcp_client import McpServers
 from sessiontree.agent.pastes import Pastes
 from sessiontree.agent.shell_commands import UserCommand, run_user_command
-from sessiontree.agent.state import State, Store, apply_event
+from sessiontree.agent.state import ExpandedView, McpClient, Source, State, Store, apply_event
 from sessiontree.agent.tool_calls import PendingDecision, pending_calls
 from sessiontree.agent.tool_output import remove_spill_of_draft, spill_target
 from sessiontree.agent.tools.base import ToolContext, Tools, load_tools
@@ -39,7 +40,7 @@ from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
 from sessiontree.errors import NotFoundError, SessionTreeError, StoreError, SummaryError, UsageError
 from sessiontree.library import Library
-from sessiontree.library.partial_reader import session_title
+from sessiontree.library.partial_reader import session_description, session_title
 from sessiontree.library.summary import cut_at_word
 from sessiontree.models import Model, Request, ThinkingLevel, open_model
 from sessiontree.models.model_summarizer import request_and_close, summarizer_for
@@ -116,6 +117,7 @@ class Controller:
         repository: str | None = None,
         read_options: ReadOptions = AS_CLIENT,
         confirm: Callable[[str], Awaitable[bool]] | None = None,
+        mcp: McpServers | None = None,
     ) -> None:
         """`repository` is the address where new sessions are created, such as `memory:team`; default: `home`.
 
@@ -123,6 +125,7 @@ class Controller:
         session file contains; without it they are not used.
         """
         self._read_options = read_options
+        self._mcp = mcp
         self.cwd = os.path.abspath(os.fspath(cwd))
         self.home = os.path.abspath(os.fspath(home)) if home is not None else default_home()
         self.settings = settings or Settings()
@@ -186,7 +189,7 @@ class Controller:
         session = create(self.cwd, home=self.repository, in_memory=self._in_memory, large_content="inline")
         if name:
             session.rename(name)
-        await self._use(session)
+        await self._use(session, source="new")
         return session
 
     async def resume(self, wanted: str) -> Session:
@@ -216,7 +219,7 @@ class Controller:
         chosen = self.session.find_entry(at) if at is not None else None
         forked = await in_thread(lambda: fork(self.session, chosen, to=to))
         text = _typed(self.session, chosen) if forked.prompt is not None and chosen is not None else None
-        await self._use(forked.session, text)
+        await self._use(forked.session, text, source="forked")
         if approved is not None:
             self.store.set(notice=f"approvals were not copied ({approved}): this session asks again")
         return forked.session
@@ -244,7 +247,7 @@ class Controller:
             found = library.newest(self.cwd)
             return None if found is None else found.ref
 
-    async def _use(self, session: Session, text: str | None = None) -> None:
+    async def _use(self, session: Session, text: str | None = None, source: Source | None = "resumed") -> None:
         """Make another session the current one. The user is asked about settings that only its file contains."""
         loop = asyncio.get_running_loop()
         session.notify = lambda text: loop.call_soon_threadsafe(self._add_notice, text)
@@ -261,7 +264,7 @@ class Controller:
         fresh["usage"] = await in_thread(session.usage)
         if await self._ask_about_model(self._recorded[0]):
             fresh["model"] = self._recorded[0]
-        self.store.set(**fresh, input=self._with_text(text))
+        self.store.set(**fresh, source=source or self.state.source, input=self._with_text(text))
         if old is not None and old is not session:
             await in_thread(self._release, old)
 
@@ -314,6 +317,8 @@ class Controller:
             "session": session,
             "leaf": session.leaf,
             "title": session_title(session),
+            "description": session_description(session),
+            "mcp": _mcp_clients(self._mcp) if self._mcp is not None else (),
             "messages": live_context_of(session).messages(),
             "thinking": level,
             "mode": recorded.mode,
@@ -419,7 +424,7 @@ class Controller:
         self._check_idle()
         done = await uncancelled(in_background(plan.do))
         if done.session is not None and done.session is not self._session:
-            await self._use(done.session)  # its file was rewritten
+            await self._use(done.session, source=None)  # its file was rewritten
         else:
             await self._update_state(_typed(self.session, prompt) if prompt is not None else None)
             self.store.set(usage=await in_thread(self.session.usage))
@@ -480,6 +485,19 @@ class Controller:
             await in_thread(session.append, {"type": "mode_change", "mode": state.mode})
         self._recorded = (state.model, state.thinking, state.mode)
         self.store.set(leaf=session.leaf)
+
+    # What front ends show
+
+    def set_verbose(self, verbose: bool) -> None:
+        """Show the complete output of tools, or only its beginning."""
+        self.store.set(verbose=verbose)
+
+    def set_status_line(self, text: str) -> None:
+        """Show the user a line, for example from a program that embeds the agent; empty to remove it."""
+        self.store.set(status_line=text)
+
+    def expand(self, view: ExpandedView) -> None:
+        self.store.set(expanded_view=view)
 
     # Prompts
 
@@ -727,6 +745,18 @@ def _level(text: str | None) -> ThinkingLevel | None:
             return text
         case _:
             return None
+
+
+def _mcp_clients(servers: McpServers) -> tuple[McpClient, ...]:
+    return tuple(
+        McpClient(
+            connection.name,
+            connection.is_alive,
+            tuple(tool.name for tool in servers.tools_of(connection)),
+            servers.problems.get(connection.name, ""),
+        )
+        for connection in servers.connections
+    )
 
 
 def _writers(session: Session) -> tuple[Writer, ...]:

@@ -90,18 +90,18 @@ class McpTool:
     changes: Changes = "anything"
 
     def __init__(self, connection: Connection, name: str, listed: mcp.Tool) -> None:
-        self._connection, self._remote_name = connection, listed.name
+        self.connection, self._remote_name = connection, listed.name
         self.name = name
         self.description = (listed.description or listed.title or listed.name)[:4_000]
         self.schema: JsonObject = dict(listed.input_schema)
 
     def plan(self, arguments: JsonObject, context: ToolContext) -> Plan:  # noqa: ARG002 - what it does is not known
-        title = f"{self._remote_name} of the MCP server {self._connection.name}: {short(arguments)}"
+        title = f"{self._remote_name} of the MCP server {self.connection.name}: {short(arguments)}"
         return Plan(title, self.changes, command=f"{self._remote_name} {render_json(arguments).decode()}")
 
     async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutput:
         try:
-            result = await self._connection.call(self._remote_name, arguments)
+            result = await self.connection.call(self._remote_name, arguments)
         except McpError as error:
             return ToolOutput(f"{self.name}: {error}", is_error=True)
         return _as_output(result, context)
@@ -221,6 +221,9 @@ class McpServers:
         self.problems = problems
         """Servers that failed: name -> reason."""
         self.connections = connections
+
+    def tools_of(self, connection: Connection) -> list[McpTool]:
+        return [tool for tool in self.tools if tool.connection is connection]
 
 
 @contextlib.asynccontextmanager

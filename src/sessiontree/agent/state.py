@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -68,6 +68,11 @@ class Store(Generic[StateT]):
         self._notify()
         return True
 
+    def update(self, change: Callable[[StateT], StateT]) -> bool:
+        """Replace the value by what a function makes of it, in one step; returns whether any field differs."""
+        new = change(self._value)
+        return self.set(**{name: getattr(new, name) for name in new.__struct_fields__})
+
     def subscribe(self, listener: Listener[StateT], *names: str) -> Callable[[], None]:
         """Call a listener after each change, or only after changes of some fields; returns the function to stop it."""
         entry = (listener, frozenset(names))
@@ -108,13 +113,32 @@ class Task(Struct, frozen=True):
     """Whether it waits for an approval."""
 
 
+Source: TypeAlias = Literal["new", "resumed", "forked"]
+ExpandedView: TypeAlias = Literal["none", "tasks", "lanes"]
+
+
+class McpClient(Struct, frozen=True):
+    """The connection to an MCP server."""
+
+    name: str
+    is_running: bool
+    tools: tuple[str, ...] = ()
+    """The names that models call its tools by."""
+    problem: str = ""
+    """Why it did not start."""
+
+
 class State(Struct, frozen=True):
     """What a front end shows. Texts come from sessions and models: front ends must escape them."""
 
     session: Session | None = None
+    source: Source = "new"
+    """Where the session comes from: it was started, resumed, or forked or cloned from another one here."""
     leaf: str | None = None
     """The current entry."""
     title: str = ""
+    description: str = ""
+    """What the session is about, as recorded in its settings, if that is not the title."""
     messages: Sequence[Message] = ()
     model: str | None = None
     thinking: str | None = None
@@ -135,6 +159,14 @@ class State(Struct, frozen=True):
     """Calls of an earlier run that need a decision."""
     writers: tuple[Writer, ...] = ()
     """Other processes that have the session open for writing."""
+    mcp: tuple[McpClient, ...] = ()
+    """The MCP servers of the agent."""
+    verbose: bool = False
+    """Whether to show the complete output of tools."""
+    status_line: str = ""
+    """A line that programs built on the controller show the user."""
+    expanded_view: ExpandedView = "none"
+    """What is shown in detail; the front end decides how."""
     notice: str = ""
     """A problem outside the conversation."""
     input: str = ""

@@ -11,7 +11,7 @@ from msgspec import Struct
 from sessiontree.agent.approval import Approver
 from sessiontree.agent.async_bridge import in_thread
 from sessiontree.agent.controller import Controller, recorded_model
-from sessiontree.agent.mcp_client import FILE, read_servers, running_servers
+from sessiontree.agent.mcp_client import FILE, McpServers, read_servers, running_servers
 from sessiontree.agent.sandbox import is_available
 from sessiontree.agent.tools.base import load_tools
 from sessiontree.app.demo import DEMO, demo_lane_model, demo_model
@@ -72,6 +72,7 @@ async def open_controller(
     notes: list[str] = []
     if options.settings.sandbox and not is_available():
         notes.append("commands run without a sandbox: this system has none (it needs Linux with Landlock)")
+    servers: McpServers | None = None
     async with contextlib.AsyncExitStack() as stack:
         path = os.path.join(options.home, FILE)
         if os.path.exists(path):
@@ -95,6 +96,7 @@ async def open_controller(
             repository=options.repository,
             read_options=options.read_options,
             confirm=confirm,
+            mcp=servers,
         )
         stack.push_async_callback(controller.close)
         notes += await _open_session(controller, options)

@@ -33,7 +33,7 @@ from sessiontree.core.messages import BashExecution
 from sessiontree.errors import SessionTreeError, UsageError
 from sessiontree.explore.exploration import Exploration
 from sessiontree.search.prompt_history import PromptHistory
-from sessiontree.views.text import clean, one_line, plural
+from sessiontree.views.text import clean, cut, one_line, plural
 
 _IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 _EARLIER = 500
@@ -74,7 +74,8 @@ class Conversation:
         self.is_in_memory = is_in_memory
         self.reader: Reader = open_reader(screen, self, source)
         self.is_over = False
-        self._printer = EventPrinter(screen)
+        self._printer = EventPrinter(screen, lambda: self.controller.state.verbose)
+        self._printed_status = ""
         self._prompts = ApprovalPrompts(screen, self.reader, self._interrupt)
         self._ahead = TypeAhead(screen, self.reader, self._prompts, self._interrupt, self._steer)
         self._controller: Controller | None = None
@@ -122,6 +123,7 @@ class Conversation:
 
     async def _next_line(self) -> str | None:
         """The next line; None if it is empty or the user quits."""
+        self._show_status_line()
         try:
             line = await self.reader.prompt(self.controller.state.input)
         except EOFError:
@@ -256,6 +258,8 @@ class Conversation:
         controller, screen = self.controller, self.screen
         state, session = controller.state, controller.session
         screen.line(one_line(state.title) or "New session", BOLD)
+        if state.description:
+            screen.line(cut(f"· {one_line(state.description)}", screen.width), DIM)
         count = session.count("message")
         where = "not saved" if self.is_in_memory else clean(session.location)
         screen.line(f"· {clean(session.id)} · {plural(count, 'message')} · {session.dialect.name} · {where}", DIM)
@@ -268,6 +272,13 @@ class Conversation:
         self._show_notice()
         if state.writers:
             screen.line("· another process has this session open for writing", RED)
+
+    def _show_status_line(self) -> None:
+        """Print the status line if it has changed."""
+        text = self.controller.state.status_line
+        if text and text != self._printed_status:
+            self.screen.line(cut(f"· {one_line(text)}", self.screen.width), DIM)
+        self._printed_status = text
 
     def _show_notice(self) -> None:
         """Print a problem outside the conversation, once."""

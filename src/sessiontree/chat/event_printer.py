@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import assert_never
 
 from sessiontree.agent.events import (
@@ -40,7 +40,8 @@ _KEPT = 4_000
 class EventPrinter:
     """Prints the events of one run after another."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: Screen, is_verbose: Callable[[], bool] = lambda: False) -> None:
+        self._is_verbose = is_verbose
         self._screen = screen
         self._is_thinking = False
         self._running: dict[str, LiveOutput] = {}
@@ -88,7 +89,10 @@ class EventPrinter:
     def _print_result(self, call: ToolCall, output: ToolOutput) -> None:
         mark, style = ("✗", RED) if output.is_error else ("✓", GREEN)
         self._screen.line(cut(f"{mark} {describe_call(call)}", self._screen.width), style)
-        self._screen.lines(preview_lines(output.text, self._screen.width), DIM)
+        if self._is_verbose():
+            self._screen.lines((f"  {line}" for line in clean(output.text.rstrip()).split("\n")), DIM)
+        else:
+            self._screen.lines(preview_lines(output.text, self._screen.width), DIM)
 
     def _print_compaction(self, event: Compacting) -> None:
         match event.stage:

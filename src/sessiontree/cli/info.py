@@ -84,6 +84,7 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
         "session": facts["id"],
         "short id": facts["shortId"],
         "name": facts["name"] or "",
+        "about": facts["description"] or "",
         "file": facts["path"],
         "dialect": f"{facts['dialect']}, version {facts['version']}",
         "folder": facts["cwd"],

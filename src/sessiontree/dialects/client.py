@@ -50,6 +50,16 @@ class PromptDatabase(Struct, frozen=True):
     query: Callable[[sqlite3.Connection], Iterable[PastPrompt]]
 
 
+class FileBackups(Struct, frozen=True):
+    """Files as they were at a prompt, or before an edit after it."""
+
+    node: int
+    """The node of the prompt; of a copy that was made later, of its own line."""
+    files: dict[str, str | None]
+    """Path as the client names it -> path of its copy; None if the file did not exist."""
+    is_at_prompt: bool = False
+
+
 class WorktreeNote(Struct, frozen=True):
     """The git worktree that a session entered, as its client recorded it."""
 
@@ -154,6 +164,10 @@ class Client:
     def parse_worktree(self, fields: Mapping[str, Any]) -> WorktreeNote | None:
         """Decode such a line; None if the session left its worktree."""
         return None
+
+    def file_history(self, lines: IndexedLines) -> list[FileBackups]:
+        """The copies of files that the client made before it edited them, in file order."""
+        return []
 
     def find_backups(self, lines: IndexedLines) -> dict[str, str]:
         """Edited file -> path of the newest copy that the client made of it before an edit."""

@@ -153,3 +153,9 @@ def session_title(session: Session) -> str:
     journal = session.journal
     messages = [node for node, kind in enumerate(journal.types) if kind == "message"]
     return cut_at_word(first_prompt(journal, messages), MAX_TITLE)
+
+
+def session_description(session: Reader) -> str:
+    """What the settings of a session say it is about, shortened to one line; empty if that is only its name."""
+    described = session.config.summary or ""
+    return "" if described == session.given_name else cut_at_word(described, MAX_PROMPT)

@@ -75,6 +75,8 @@ class Summary(Struct, frozen=True, gc=False, array_like=True):
     """Whether that file consists of the session's lines, not of a document or compressed data."""
     unpriced: tuple[UnpricedUsage, ...] = ()
     """Usage without a recorded cost, by model."""
+    description: str = ""
+    """What the session's settings say it is about, if that is not its name."""
 
     @property
     def path(self) -> str:

@@ -27,7 +27,14 @@ from sessiontree.dialects.contract import SessionFile
 from sessiontree.errors import SessionTreeError
 from sessiontree.library import counts
 from sessiontree.library.counts import Counted
-from sessiontree.library.partial_reader import first_prompt, kept_lines, last_prompt, read_lines, with_cut_prompt
+from sessiontree.library.partial_reader import (
+    first_prompt,
+    kept_lines,
+    last_prompt,
+    read_lines,
+    session_description,
+    with_cut_prompt,
+)
 from sessiontree.library.roots import dialect_named
 from sessiontree.library.summary import (
     MAX_PROMPT,
@@ -238,6 +245,7 @@ def _summary(
         tags=tuple(map(replace_surrogates, notes.tags)),
         agent_setting=replace_surrogates(notes.agent or "") or None,
         pull_requests=tuple(map(replace_surrogates, notes.pull_requests)),
+        description=session_description(reader),
         **_numbers(counted),
     )
 

@@ -19,6 +19,7 @@ from sessiontree.core.entries import (
     type_of,
 )
 from sessiontree.core.messages import Message, OtherMessage, ToolResult, message_text, text_of, tool_calls
+from sessiontree.library.partial_reader import session_description
 from sessiontree.models.cost_estimate import cost_total as estimated_cost
 from sessiontree.session.session import Session
 from sessiontree.views.listing import cost_fields
@@ -119,6 +120,7 @@ def describe_session(session: Session) -> dict[str, Any]:
     return {
         "id": session.id,
         "name": session.name,
+        "description": session_description(session) or None,
         "dialect": session.dialect.name,
         "version": header.version,
         "path": session.location,

@@ -248,6 +248,7 @@ def describe_summary(summary: Summary) -> dict[str, Any]:
         "forkedFrom": summary.forked_from,
         "firstPrompt": summary.first_prompt,
         "lastPrompt": summary.last_prompt,
+        "description": summary.description or None,
         "gitBranch": summary.git_branch,
         "tags": list(summary.tags),
         "agentSetting": summary.agent_setting,

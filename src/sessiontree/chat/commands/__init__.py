@@ -51,6 +51,7 @@ def complete(chat: Conversation, text: str) -> Sequence[tuple[str, str]]:
         "thinking": options.LEVELS,
         "approve": (*chat.controller.tools.names, "none"),
         "rewind": ("undo",),
+        "verbose": ("on", "off"),
         "help": tuple(COMMANDS),
         "switch": tuple(chat.controller.session.labels.values()),
     }
@@ -95,6 +96,7 @@ COMMANDS = {
         Command("thinking", "[LEVEL]", "show or change the thinking level", options.thinking),
         Command("mode", "[MODE]", "approval mode: default, autoEdit, yolo", options.mode),
         Command("approve", "[TOOL...|none]", "tools that need no approval", options.approve),
+        Command("verbose", "[on|off]", "show complete tool output, or its beginning", options.verbose),
         Command("tools", "", "list the tools", options.tools),
         Command("usage", "", "show tokens and cost", inspect.usage),
         Command("session", "", "show the current session", inspect.show),

@@ -56,6 +56,16 @@ async def approve(chat: Conversation, rest: str) -> None:
     chat.screen.line(f"· approved for this session: {approved or 'nothing'}", DIM)
 
 
+async def verbose(chat: Conversation, rest: str) -> None:
+    match rest:
+        case "" | "on" | "off":
+            chat.controller.set_verbose(not chat.controller.state.verbose if rest == "" else rest == "on")
+        case _:
+            raise UsageError(f"unknown value {rest!r}; use on or off")
+    shown = "complete" if chat.controller.state.verbose else "shortened"
+    chat.screen.line(f"· tool output is shown {shown}", DIM)
+
+
 async def tools(chat: Conversation, _: str) -> None:
     for tool in chat.controller.tools:
         first = one_line(tool.description).partition(". ")[0]

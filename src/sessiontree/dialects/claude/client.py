@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sessiontree.core.jsonio import parse_json
 from sessiontree.dialects.claude import worktree_notes
 from sessiontree.dialects.claude.texts import TEXTS
-from sessiontree.dialects.client import Client, PastPrompt, PromptFile, WorktreeNote
+from sessiontree.dialects.client import Client, FileBackups, PastPrompt, PromptFile, WorktreeNote
 
 if TYPE_CHECKING:
     from sessiontree.dialects.contract import IndexedLines
@@ -74,6 +74,9 @@ class ClaudeClient(Client):
 
     def parse_worktree(self, fields: Mapping[str, Any]) -> WorktreeNote | None:
         return worktree_notes.parse_worktree_state(fields)
+
+    def file_history(self, lines: IndexedLines) -> list[FileBackups]:
+        return worktree_notes.find_file_history(lines)
 
     def find_backups(self, lines: IndexedLines) -> dict[str, str]:
         return worktree_notes.find_backups(lines)

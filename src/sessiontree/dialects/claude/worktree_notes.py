@@ -11,13 +11,14 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from sessiontree.dialects.client import WorktreeNote
+from sessiontree.dialects.client import FileBackups, WorktreeNote
 
 if TYPE_CHECKING:
     from sessiontree.dialects.contract import IndexedLines
 
 WORKTREE_STATE = "worktree-state"
 _FILE_HISTORY = frozenset({"file-history-snapshot", "file-history-delta"})
+_session_name = re.compile(r"[A-Za-z0-9_-]+\Z")
 _backup_name = re.compile(r"[A-Za-z0-9_-]+@v[0-9]+\Z")
 
 
@@ -39,23 +40,49 @@ def parse_worktree_state(fields: Mapping[str, Any]) -> WorktreeNote | None:
 
 def find_backups(lines: IndexedLines) -> dict[str, str]:
     """File -> the path of its newest backup. A file that did not exist before an edit has none."""
-    newest: dict[str, dict[str, Any]] = {}
+    newest: dict[str, str | None] = {}
+    for backups in find_file_history(lines):
+        newest |= backups.files
+    return {path: backup for path, backup in newest.items() if backup is not None}
+
+
+def find_file_history(lines: IndexedLines) -> list[FileBackups]:
+    """The backups that the lines name, in file order. Names that are not the client's own are ignored."""
+    folder = _history_folder(lines)
+    found: list[FileBackups] = []
+    if folder is None:
+        return found
     nodes = [node for node, kind in enumerate(lines.types) if kind in _FILE_HISTORY]
-    for fields in (lines.fields([node])[0] for node in nodes):
-        snapshot = fields.get("snapshot")
+    for node, fields in ((node, lines.fields([node])[0]) for node in nodes):
+        snapshot, tracked = fields.get("snapshot"), fields.get("trackingPath")
         backups = snapshot.get("trackedFileBackups") if isinstance(snapshot, dict) else None
-        tracked = fields.get("trackingPath")
         if isinstance(tracked, str):
             backups = {tracked: fields.get("backup")}
-        if isinstance(backups, dict):
-            newest |= {path: backup for path, backup in backups.items() if isinstance(backup, dict)}
+        files = {
+            path: None if backup["backupFileName"] is None else os.path.join(folder, backup["backupFileName"])
+            for path, backup in (backups.items() if isinstance(backups, dict) else ())
+            if _is_backup(backup)
+        }
+        # A snapshot names the prompt that follows it: files are as they were there. Others follow an edit.
+        prompt = fields.get("messageId") if tracked is None and fields.get("isSnapshotUpdate") is not True else None
+        at = lines.tree.node_of.get(prompt) if isinstance(prompt, str) else None
+        if files:
+            found.append(FileBackups(node if at is None else at, files, at is not None))
+    return found
+
+
+def _is_backup(backup: object) -> bool:
     # The name becomes part of a path, so it must be exactly what the client generates.
-    names = {
-        path: name
-        for path, backup in newest.items()
-        if isinstance(name := backup.get("backupFileName"), str) and _backup_name.match(name)
-    }
+    if not isinstance(backup, dict) or "backupFileName" not in backup:
+        return False
+    name = backup["backupFileName"]
+    return name is None or (isinstance(name, str) and _backup_name.match(name) is not None)
+
+
+def _history_folder(lines: IndexedLines) -> str | None:
     # <config>/projects/<project>/<session>.jsonl and <config>/file-history/<session>/<backup>
-    config = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(lines.location))))
     session = lines.header.id if lines.header is not None else ""
-    return {path: os.path.join(config, "file-history", session, name) for path, name in names.items()}
+    projects = os.path.dirname(os.path.dirname(os.path.realpath(lines.location)))
+    if os.path.basename(projects) != "projects" or not _session_name.match(session):
+        return None
+    return os.path.join(os.path.dirname(projects), "file-history", session)
