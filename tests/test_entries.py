@@ -321,7 +321,7 @@ def test_an_unknown_block_in_a_checkpoint_does_not_lose_the_system_prompt() -> N
 
 
 def test_ids_that_are_not_strings_get_their_defaults() -> None:
-    assert parsed(type="reset_boundary", id=5, parentId=["x"], timestamp=7) == ResetBoundary()
+    assert parsed(type="reset_boundary", id=5, parentId=["x"], timestamp=[7]) == ResetBoundary()
 
 
 def test_a_lone_surrogate_is_kept() -> None:

@@ -288,6 +288,7 @@ def _survives(dialect: Dialect, data: bytes) -> None:
         dialect.build_context(journal, leaf, read_options)
     facts = dialect.facts(journal)
     _ = facts.title, facts.given_title, facts.config, facts.git_branch, facts.session_ids, facts.related_files
+    _ = facts.client_notes
 
 
 def _scrambled(sample: bytes, chance: random.Random) -> bytes:
