@@ -80,7 +80,9 @@ def test_a_stricter_mode_of_another_process_counts(tmp_path: Path) -> None:
     assert not (project / "made").exists()
 
 
-def controller_of(tmp_path: Path, project: Path, answers: list[bool] | None, asked: list[str], **more: Any) -> Controller:
+def controller_of(
+    tmp_path: Path, project: Path, answers: list[bool] | None, asked: list[str], **more: Any
+) -> Controller:
     async def confirm(question: str) -> bool:
         asked.append(question)
         assert answers is not None
@@ -143,5 +145,5 @@ def test_an_exploration_does_not_use_the_model_of_the_file(tmp_path: Path) -> No
     _, location = received(tmp_path, "scripted:/evil.json")
     session = sessiontree.open(location)
     assert default_model(session, Settings(model="demo")) == "demo"
-    with pytest.raises(UsageError, match="pass --model scripted:/evil.json"):
+    with pytest.raises(UsageError, match=r"pass --model scripted:/evil\.json"):
         default_model(session, Settings())

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from stat import S_ISREG as is_regular
 import time
 from collections.abc import Iterable, Iterator
 from fcntl import LOCK_EX, LOCK_NB, LOCK_UN, flock
 from os import SEEK_CUR, lseek
+from stat import S_ISREG
 from typing import NoReturn
 
 from sessiontree.errors import ConflictError, NotFoundError, ReplacedError, StoreError, WriteError
@@ -183,7 +183,7 @@ class FileStore:
             except OSError as error:
                 raise StoreError(f"{self.location}: cannot be read: {error.strerror}") from error
             stat = os.fstat(self._reader)
-            if not is_regular(stat.st_mode):
+            if not S_ISREG(stat.st_mode):
                 os.close(self._reader)
                 self._reader = -1
                 raise StoreError(f"{self.location}: not a regular file")
