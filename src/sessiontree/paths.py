@@ -43,12 +43,25 @@ def blobs_folder(root: str) -> str:
     return os.path.join(root, "blobs")
 
 
+def real_folder(folder: str) -> str:
+    """The real path of a folder, which need not exist; `UsageError` if none can have that name."""
+    try:
+        return os.path.realpath(folder)
+    except ValueError as error:  # a NUL byte, or a character no file name can have
+        raise UsageError(f"{folder!r} is not a valid folder: {error}") from None
+
+
+def is_same_folder(left: str, right: str) -> bool:
+    """Whether two paths lead to the same folder; false for one that no folder can have."""
+    try:
+        return os.path.realpath(left) == os.path.realpath(right)
+    except ValueError:
+        return False
+
+
 def project_folder_name(cwd: str) -> str:
     """Folder name of a project: a readable name plus a short hash of the real path."""
-    try:
-        real = os.path.realpath(cwd or os.sep)
-    except ValueError as error:  # a NUL byte, or a character no file name can have
-        raise UsageError(f"{cwd!r} is not a valid folder: {error}") from None
+    real = real_folder(cwd or os.sep)
     readable = re.sub(r"[\W\ud800-\udfff]+", "-", os.path.basename(real)).strip("-_")
     while len(readable.encode()) > 48:
         readable = readable[:-1]

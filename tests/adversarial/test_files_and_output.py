@@ -21,6 +21,7 @@ from tests.adversarial.repositories import git, make_project
 
 SECONDS = 60.0
 C1 = "\x9b31m\x85\x7f"
+CONTROLS = {"\x9b", "\x85", "\x7f"}
 
 
 def sessiontree_command(*arguments: str | Path, home: Path, **more: object) -> subprocess.CompletedProcess[str]:
@@ -143,13 +144,13 @@ def test_json_and_file_names_contain_no_controls(tmp_path: Path) -> None:
     ):
         done = sessiontree_command(*arguments, home=home)
         assert done.returncode == 0, done.stderr
-        assert not set(C1) & set(done.stdout), arguments
+        assert not CONTROLS & set(done.stdout), arguments
         assert "\\u009b" in done.stdout
         assert json.loads(done.stdout)
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / f"a{C1}\x1b[2J.jsonl").write_text("{")
     done = sessiontree_command("doctor", tmp_path / "bad", home=home)
-    assert not {"\x1b", *C1} & set(done.stdout + done.stderr)
+    assert not {"\x1b", *CONTROLS} & set(done.stdout + done.stderr)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +166,7 @@ def test_json_and_file_names_contain_no_controls(tmp_path: Path) -> None:
 )
 def test_exported_markdown_defines_no_links(tmp_path: Path, text: str) -> None:
     location = session_in(tmp_path, text)
-    done = sessiontree_command("export", location, "--format", "markdown", "-o", "-", home=tmp_path / "home")
+    done = sessiontree_command("export", location, "--format", "md", home=tmp_path / "home")
     assert done.returncode == 0, done.stderr
     assert "alert(1)" in done.stdout
     assert "]:" not in done.stdout
@@ -176,7 +177,15 @@ def test_exported_markdown_defines_no_links(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize("cwd", ["/a\0b", "/a\ud800b", "\0", "\udcff"])
 @pytest.mark.parametrize(
-    "words", [["info"], ["worktree", "save"], ["worktree", "restore"], ["convert", "--to", "pi"], ["chat", "-p", "x"]]
+    "words",
+    [
+        ["info"],
+        ["worktree", "save"],
+        ["explore"],
+        ["worktree", "restore"],
+        ["convert", "--to", "pi"],
+        ["chat", "-p", "x"],
+    ],
 )
 def test_a_folder_that_cannot_exist_is_reported(tmp_path: Path, cwd: str, words: list[str]) -> None:
     location = session_in(tmp_path)
@@ -185,7 +194,9 @@ def test_a_folder_that_cannot_exist_is_reported(tmp_path: Path, cwd: str, words:
     Path(location).write_text(json.dumps({**json.loads(first), "cwd": cwd}) + "\n" + rest)
     verb, *options = words
     place = ["--session", location, "--model", "demo"] if verb == "chat" else [location]
-    if verb == "worktree":
+    if verb == "explore":
+        place = ["start", location, "go", "--n", "2", "--model", "demo"]
+    elif verb == "worktree":
         place, options = [*options, location], []
     done = sessiontree_command(verb, *place, *options, home=tmp_path / "home", cwd=str(tmp_path))
     assert "Traceback" not in done.stderr
@@ -208,7 +219,7 @@ def test_a_call_without_a_name_is_readable(tmp_path: Path) -> None:
         for words in (
             ["show"], ["context"], ["context", "--as", "anthropic"], ["context", "--as", "openai"], ["info"],
             ["context", "--as", "openai-chat"], ["doctor"], ["convert", "--to", "pi"], ["convert", "--to", "native"],
-            ["export", "--format", "markdown", "-o", "-"], ["export", "--format", "html", "-o", "-"],
+            ["export", "--format", "md"], ["export", "--format", "html"],
         ) if number == 0 else (["show"], ["context", "--as", "openai"], ["convert", "--to", "neovate"]):  # fmt: skip
             done = sessiontree_command(words[0], location, *words[1:], home=home)
             assert "Traceback" not in done.stderr, (block, words, done.stderr)

@@ -94,7 +94,7 @@ def controller_of(
 @pytest.mark.parametrize("answers", [None, [False, False], [True, True], [True, False]])
 def test_a_controller_asks_about_approvals_and_the_model_once(tmp_path: Path, answers: list[bool] | None) -> None:
     script = tmp_path / "script.json"
-    script.write_text(json.dumps([{"text": "from the script of another person"}]))
+    script.write_text(json.dumps({"turns": [{"text": "from the script of another person"}]}))
     project, location = received(tmp_path, f"scripted:{script}")
     asked: list[str] = []
     controller = controller_of(tmp_path, project, answers, asked, settings=Settings(model="demo:mine"))
@@ -145,5 +145,5 @@ def test_an_exploration_does_not_use_the_model_of_the_file(tmp_path: Path) -> No
     _, location = received(tmp_path, "scripted:/evil.json")
     session = sessiontree.open(location)
     assert default_model(session, Settings(model="demo")) == "demo"
-    with pytest.raises(UsageError, match="pass --model scripted:/evil.json"):
+    with pytest.raises(UsageError, match=r"pass --model scripted:/evil\.json"):
         default_model(session, Settings())

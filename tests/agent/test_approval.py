@@ -211,7 +211,7 @@ def test_without_a_user_everything_is_denied(place: Workplace) -> None:
     assert not (place.project / "x").exists()
 
 
-def test_always_applies_to_the_rest_of_the_session_and_after_resuming(place: Workplace) -> None:
+def test_always_applies_to_the_rest_of_the_session_and_once_accepted_after_resuming(place: Workplace) -> None:
     place.session.append("user", "hi")
     place.answers.reply = Reply("always")
     place.call("bash", command="touch one")
@@ -219,11 +219,14 @@ def test_always_applies_to_the_rest_of_the_session_and_after_resuming(place: Wor
     assert len(place.answers.questions) == 1
     place.approvals.set_mode("autoEdit")
     resumed = Approvals(sessiontree.open(place.session.location, home=place.home))
-    assert (resumed.mode, resumed.tools) == ("autoEdit", ("bash",))
-    assert resumed.restored == "mode autoEdit; approved: bash"
+    assert (resumed.mode, resumed.tools, resumed.in_force) == ("default", (), None)
+    assert resumed.claimed == "mode autoEdit; approved: bash"
+    resumed.accept()
+    assert (resumed.mode, resumed.tools, resumed.claimed) == ("autoEdit", ("bash",), None)
+    assert resumed.in_force == "mode autoEdit; approved: bash"
     resumed.revoke("bash")
     resumed.set_mode("default")
-    assert Approvals(sessiontree.open(place.session.location, home=place.home)).restored is None
+    assert Approvals(sessiontree.open(place.session.location, home=place.home)).claimed is None
 
 
 def test_always_means_once_for_calls_that_are_asked_each_time(place: Workplace) -> None:
@@ -245,6 +248,8 @@ def test_sessions_of_other_agents_store_approvals_too(sample: str, tmp_path: Pat
     approvals.set_mode("autoEdit")
     approvals.approve("bash", "edit")
     resumed = Approvals(sessiontree.open(path, home=tmp_path))
+    assert resumed.claimed == "mode autoEdit; approved: bash, edit"
+    resumed.accept()
     assert (resumed.mode, resumed.tools) == ("autoEdit", ("bash", "edit"))
 
 

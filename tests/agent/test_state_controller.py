@@ -54,6 +54,7 @@ class Desk:
         self.asked: list[str] = []
         self.model = ScriptedModel(turns)
         more.setdefault("model", self.model)
+        more.setdefault("confirm", self.confirm)
         self.controller = Controller(
             folder / "project",
             home=folder / "home",
@@ -62,6 +63,9 @@ class Desk:
             find_model=self.find_model,
             **more,
         )
+
+    async def confirm(self, question: str) -> bool:
+        return bool(question)
 
     def find_model(self, name: str) -> Model:
         self.asked.append(name)

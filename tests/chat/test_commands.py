@@ -167,7 +167,7 @@ def test_approvals_stay_with_the_old_session_and_a_notice_reports_that(place: Pl
         out = said_to(place, "--fork", begun.id, "--model", script, lines=lines).out
     else:
         script = scripted(place, turn("I write.", call("write", path="x", content="x")), turn("No, then."))
-        out = begun.chat(how.format(second=begun.second), "write it", "n", model=script).out
+        out = begun.chat("y", how.format(second=begun.second), "write it", "n", model=script).out
     assert "approvals were not copied (mode yolo; approved: bash)" in out
     assert "Allow?" in out
     assert not (place.project / "x").exists()
@@ -305,11 +305,11 @@ def test_slash_rewind_shows_a_diff_restores_files_and_can_be_undone(place: Place
     note = place.project / "note.md"
     model = scripted(place, turn("I write.", call("write", path="note.md", content="hello\n")), turn("Written."))
     begun.chat("/mode autoEdit", "write a note", model=model)
-    done = begun.chat("/rewind", "1", "b")
+    done = begun.chat("y", "/rewind", "1", "b")
     assert done.out.index("-hello") < done.out.index("[b]oth?") < done.out.index("restored note.md")
     assert not note.exists()
     assert texts(begun.session())[-1] == "Two."
-    begun.chat("/rewind undo", "y")
+    begun.chat("y", "/rewind undo", "y")
     assert note.read_text() == "hello\n"
     assert texts(begun.session())[-1] == "Written."
 
@@ -324,7 +324,7 @@ def test_slash_model_is_recorded_and_used_when_the_session_is_resumed(place: Pla
     assert f"· {better}" in done.out
     change = [entry for entry in begun.session().path() if isinstance(entry, ModelChange)][-1]
     assert f"{change.provider}:{change.model_id}" == better
-    said_to(place, "--session", str(begun.path), lines=("and now?",))
+    said_to(place, "--session", str(begun.path), lines=("y", "and now?"))
     assert texts(begun.session())[-3:] == ["I am the better one.", "and now?", "I am the better one."]
 
 
@@ -341,7 +341,7 @@ def test_a_resumed_session_reports_an_unavailable_model(place: Place) -> None:
     session.append({"type": "model_change", "provider": "nobody", "modelId": "knows"})
     session.close()
     settings = {"SESSIONTREE_MODEL": scripted(place, turn("Three."))}
-    done = place.run("--session", str(begun.path), typed="go on\n/quit\n", more=settings)
+    done = place.run("--session", str(begun.path), typed="y\ngo on\n/quit\n", more=settings)
     assert "· nobody:knows, the last model of this session, cannot be opened" in done.out
     assert texts(begun.session())[-1] == "Three."
 
@@ -362,18 +362,19 @@ def test_slash_mode_is_recorded_and_applies_when_the_session_is_resumed(place: P
     assert [entry.mode for entry in session.path() if isinstance(entry, ModeChange)] == ["autoEdit"]
     assert session.config.approval_mode == "autoEdit"
     model = scripted(place, turn("I write.", call("write", path="x", content="x")), turn("Done."))
-    done = begun.chat("write", model=model)
+    done = begun.chat("y", "write", model=model)
+    assert "This session skips approvals (mode autoEdit). Allow that again?" in done.out
     assert "approvals are skipped: mode autoEdit" in done.out
     assert "Allow?" not in done.out
     assert (place.project / "x").exists()
-    assert "✗ unknown approval mode 'careless'; use default, autoEdit, yolo" in begun.chat("/mode careless").out
+    assert "✗ unknown approval mode 'careless'; use default, autoEdit, yolo" in begun.chat("n", "/mode careless").out
 
 
 def test_slash_approve_approves_tools_for_the_session_and_revokes_them(place: Place) -> None:
     begun = Begun(place)
     assert "· approved for this session: bash, write" in begun.chat("/approve bash write").out
     assert begun.session().config.approval_tools == ("bash", "write")
-    assert "· approved for this session: nothing" in begun.chat("/approve none").out
+    assert "· approved for this session: nothing" in begun.chat("n", "/approve none").out
     assert begun.session().config.approval_tools == ()
     assert "✗ no tool is named 'sing'" in begun.chat("/approve sing").out
 

@@ -149,20 +149,21 @@ class Approvals:
         return self._session.config
 
     def set_mode(self, mode: ApprovalMode) -> None:
-        if mode != self.mode:
+        if (mode, mode) != (self.mode, self._recorded().approval_mode):
             self._session.set_config(approval_mode=mode)
 
     def approve(self, *tools: str) -> None:
         """Approve tools for the rest of the session."""
-        new = tuple(dict.fromkeys((*self.tools, *tools)))
-        if new != self.tools:
-            self._session.set_config(approval_tools=new)
+        self._set_tools(tuple(dict.fromkeys((*self.tools, *tools))))
 
     def revoke(self, *tools: str) -> None:
         """Revoke approvals; without names, all of them."""
-        new = tuple(name for name in self.tools if tools and name not in tools)
-        if new != self.tools:
-            self._session.set_config(approval_tools=new)
+        self._set_tools(tuple(name for name in self.tools if tools and name not in tools))
+
+    def _set_tools(self, tools: tuple[str, ...]) -> None:
+        # Also if they are in force already: the file may contain others, which the user did not accept.
+        if (tools, tools) != (self.tools, self._recorded().approval_tools):
+            self._session.set_config(approval_tools=tools)
 
     def decide(self, tool: str, plan: Plan, call_id: str = "") -> Decision:
         return decide(tool, plan, self.mode, self.tools, call_id)

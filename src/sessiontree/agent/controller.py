@@ -192,11 +192,14 @@ class Controller:
         await self._use(session, source="new")
         return session
 
-    async def resume(self, wanted: str) -> Session:
-        """Resume a session of any agent, by path, reference, id, title, or part of those."""
+    async def resume(self, wanted: str, *, to_fork: bool = False) -> Session:
+        """Resume a session of any agent, by path, reference, id, title, or part of those.
+
+        With `to_fork`, the user is not asked about its approvals and its model: a fork follows, which asks.
+        """
         self._check_idle()
         session = await in_thread(self._open_session, wanted)
-        await self._use(session)
+        await self._use(session, asks=not to_fork)
         return session
 
     async def resume_last(self) -> Session:
@@ -215,7 +218,8 @@ class Controller:
         Approvals are not copied; a notice reports that.
         """
         self._check_idle()
-        approved = Approvals(self.session).in_force
+        approvals = Approvals(self.session)
+        approved = approvals.in_force or approvals.claimed
         chosen = self.session.find_entry(at) if at is not None else None
         forked = await in_thread(lambda: fork(self.session, chosen, to=to))
         text = _typed(self.session, chosen) if forked.prompt is not None and chosen is not None else None
@@ -247,7 +251,9 @@ class Controller:
             found = library.newest(self.cwd)
             return None if found is None else found.ref
 
-    async def _use(self, session: Session, text: str | None = None, source: Source | None = "resumed") -> None:
+    async def _use(
+        self, session: Session, text: str | None = None, source: Source | None = "resumed", *, asks: bool = True
+    ) -> None:
         """Make another session the current one. The user is asked about settings that only its file contains."""
         loop = asyncio.get_running_loop()
         session.notify = lambda text: loop.call_soon_threadsafe(self._add_notice, text)
@@ -255,14 +261,15 @@ class Controller:
         old, self._session = self._session, session
         if old is not None and old.id == session.id:
             session.granted = old.granted  # the same session, whose file was rewritten
-        await self._ask_about_approvals(session)
+        if asks:
+            await self._ask_about_approvals(session)
         fresh = await in_thread(self._describe, session)
         readable = (outputs,) if isinstance(outputs, str) else ()
         self.workspace = Workspace(self.cwd, self.workspace.added, guarded=(self.home,), readable=readable)
         self._pastes = Pastes(session.config)
         self._consent = CompactionConsent()
         fresh["usage"] = await in_thread(session.usage)
-        if await self._ask_about_model(self._recorded[0]):
+        if asks and await self._ask_about_model(self._recorded[0]):
             fresh["model"] = self._recorded[0]
         self.store.set(**fresh, source=source or self.state.source, input=self._with_text(text))
         if old is not None and old is not session:

@@ -109,7 +109,7 @@ async def _open_session(controller: Controller, options: StartOptions) -> list[s
     if options.session is None:
         await controller.new(options.name)
     else:
-        await controller.resume(options.session)
+        await controller.resume(options.session, to_fork=options.is_fork)
         if options.is_fork:
             await controller.clone()
         notes += await find_unfinished_subagents(controller)

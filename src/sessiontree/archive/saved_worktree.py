@@ -18,6 +18,7 @@ from sessiontree.core.jsonio import parse_json, render_json
 from sessiontree.errors import DamagedError
 from sessiontree.git.snapshot import LIMITS, Snapshot, SnapshotLimits, parse_snapshot, take_snapshot
 from sessiontree.git.worktree import SavedWorktree, WorktreeState, read_worktree
+from sessiontree.paths import real_folder
 from sessiontree.session.session import Session
 from sessiontree.stores.contract import BlobStore
 
@@ -33,7 +34,7 @@ def save_worktree(
     limits: SnapshotLimits = LIMITS,
 ) -> SavedWorktree:
     """Save the current state of the worktree of a session."""
-    worktree = read_worktree(os.path.realpath(folder or session.cwd or os.getcwd()))
+    worktree = read_worktree(real_folder(folder or session.cwd or os.getcwd()))
     store = worktree_blobs(session, blobs)
     snapshot = None
     if files:

@@ -32,6 +32,7 @@ from sessiontree.core.entries import MessageEntry
 from sessiontree.core.messages import BashExecution
 from sessiontree.errors import SessionTreeError, UsageError
 from sessiontree.explore.exploration import Exploration
+from sessiontree.paths import is_same_folder
 from sessiontree.search.prompt_history import PromptHistory
 from sessiontree.views.text import clean, cut, one_line, plural
 
@@ -264,7 +265,7 @@ class Conversation:
         where = "not saved" if self.is_in_memory else clean(session.location)
         screen.line(f"· {clean(session.id)} · {plural(count, 'message')} · {session.dialect.name} · {where}", DIM)
         screen.line(f"· {one_line(state.model or 'no model')} · in {clean(controller.cwd)} · /help", DIM)
-        if count and session.cwd and os.path.realpath(session.cwd) != os.path.realpath(controller.cwd):
+        if count and session.cwd and not is_same_folder(session.cwd, controller.cwd):
             screen.line(f"· the session belongs to {clean(session.cwd)}; tools use the folder above", RED)
         approved = Approvals(session).in_force
         if approved is not None:

@@ -23,7 +23,7 @@ from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.errors import NotFoundError, UsageError
 from sessiontree.git.restore_files import RestoredFiles
 from sessiontree.git.worktree import SavedWorktree, WorktreePlan, WorktreeState, plan_restore, restore_worktree
-from sessiontree.paths import blobs_folder
+from sessiontree.paths import blobs_folder, real_folder
 from sessiontree.stores.blobs import FileBlobs
 from sessiontree.views.text import clean, plural
 
@@ -191,7 +191,7 @@ def _print_copies(session: Session) -> None:
 
 def _resume_command(session: Session, worktree: str) -> str:
     """The shell command that resumes the session in its worktree."""
-    cwd = os.path.realpath(session.cwd) if session.cwd else ""
+    cwd = real_folder(session.cwd) if session.cwd else ""
     is_inside = cwd == worktree or cwd.startswith(worktree + os.sep)
     folder = cwd if is_inside and os.path.isdir(cwd) else worktree
     command = ["sessiontree", "resume", session.id]

@@ -38,6 +38,7 @@ from sessiontree.git import command, trees
 from sessiontree.git.objects import find_object, write_commit
 from sessiontree.git.trees import FileChange, FileConflict
 from sessiontree.git.worktree import find_common_folder, find_head, find_root, list_worktrees
+from sessiontree.paths import real_folder
 from sessiontree.stores.atomic_files import make_folder, write_temporary
 
 T = TypeVar("T")
@@ -78,7 +79,7 @@ class LaneWorktrees:
         if not is_session_id(session_id):  # from a file that may come from elsewhere, and part of a path
             raise UsageError(f"{session_id!r} is not a valid session id, so it cannot have worktrees")
         self._root = os.path.join(os.path.realpath(home), "explore", session_id)
-        self._folder = os.path.realpath(folder)
+        self._folder = real_folder(folder)
         self._lock = threading.Lock()
 
     # The project

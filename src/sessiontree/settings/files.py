@@ -45,7 +45,10 @@ def project_file_for_writing(cwd: str, home: str | None = None) -> str:
 
 def _folders(cwd: str) -> list[str]:
     """A folder and its parents up to the repository's root."""
-    start = os.path.realpath(cwd)
+    try:
+        start = os.path.realpath(cwd)
+    except ValueError:  # from a session file: a name that no folder can have
+        return []
     folders = [start]
     while not os.path.lexists(os.path.join(folders[-1], ".git")):
         parent = os.path.dirname(folders[-1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from typing import TYPE_CHECKING
 
 from sessiontree import paths
@@ -64,7 +63,7 @@ async def explore_ways(talk: Conversation, rest: str) -> None:
 def _prepare(talk: Conversation, view: LaneView, prompt: str, count: int) -> OpenedExploration:
     controller = talk.controller
     session = controller.session
-    if os.path.realpath(session.cwd or controller.cwd) != os.path.realpath(controller.cwd):
+    if not paths.is_same_folder(session.cwd or controller.cwd, controller.cwd):
         raise UsageError(f"lanes work in the session's folder, {session.cwd}; start the chat there, or /fork")
     if controller.state.model is None:
         raise no_model_error()
