@@ -55,6 +55,8 @@ class Results(Iterator[Hit]):
         """Whether the index answered, the files were scanned, or both."""
         self.unindexed = 0
         """Bytes that are not in the index yet."""
+        self.more: dict[str, int] = {}
+        """By reference, how many further hits at least a session has, which `session:` shows."""
         self.sessions = 0
         """Sessions that may match, according to the index."""
         self.offset = 0
