@@ -282,7 +282,7 @@ _queries = st.one_of(st.text(max_size=80), st.lists(_pieces, max_size=25).map(""
 def test_any_text_parses_and_its_canonical_text_parses_to_the_same_query(text: str) -> None:
     query = parse(text, now=NOW)
     again = parse(to_text(query), now=NOW)
-    assert replace(again, notes=()) == replace(query, notes=())
+    assert replace(again, notes=(), refused=()) == replace(query, notes=(), refused=())
     assert to_text(again) == to_text(query)
     for term in terms(query.where):
         if isinstance(term, Regex):

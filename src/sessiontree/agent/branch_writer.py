@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -13,6 +13,7 @@ from sessiontree.core.entries import Entry
 from sessiontree.core.jsonio import JsonObject
 from sessiontree.core.messages import Assistant
 from sessiontree.errors import UsageError
+from sessiontree.session.entry_input import ContentInput, EntryInput
 from sessiontree.session.session import Branch, Session
 
 _BLOCKS: dict[str, JsonObject] = {
@@ -43,7 +44,7 @@ class SerializedBranch(Branch):
     def leaf(self) -> str | None:  # type: ignore[override]  # read-only here: it is the target's leaf
         return self._target.leaf
 
-    def append(self, what: Mapping[str, Any] | str | None = None, content: Any = None, /, **fields: Any) -> Entry:
+    def append(self, what: EntryInput | None = None, content: ContentInput | None = None, /, **fields: Any) -> Entry:
         with self._lock:
             self._check_open()
             entry = self._target.append(what, content, **fields)

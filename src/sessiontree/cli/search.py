@@ -1,7 +1,8 @@
 """Search the messages of all agents' sessions, on every branch, including compacted messages, thinking and tool calls.
 
 QUERY: words (all must match), "phrases", -not, OR, prefix*, re:/pattern/, and the filters role:, tool:, file:, agent:,
-project:, model:, in:, is:error, is:abandoned, branch:active, since:, before:. Quote characters that the shell would
+project:, model:, tag:, session:, in:, is:error, is:abandoned, is:pinned,
+branch:active, since:, before:. Quote characters that the shell would
 interpret. A word may begin with one hyphen; after --, everything is part of the query.
 
 The best match comes first. A hit that a model no longer sees is marked: it is on an abandoned branch or before a
@@ -17,6 +18,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from sessiontree import plugins
 from sessiontree.cli import output, stderr
 from sessiontree.cli.index_progress import progress_bar, rebuild_index, update_index
 from sessiontree.cli.library_options import add_root_option, open_library, parse_since
@@ -25,6 +27,7 @@ from sessiontree.errors import SessionTreeError, UsageError
 from sessiontree.search import Hit, Results, search
 from sessiontree.search.engine import SEARCH_SECONDS
 from sessiontree.search.query import terms
+from sessiontree.search.query_parser import parse
 from sessiontree.views.listing import short_ids
 from sessiontree.views.search_results import describe_hit, draw_place, draw_session, draw_snippet, grouped
 from sessiontree.views.text import clean, cut, one_line, plural
@@ -41,6 +44,7 @@ EXAMPLES = """examples:
   sessiontree search 'parser "json flag" since:2w' --context 1
   sessiontree search tool:bash is:error timeout --json"""
 
+_ROLES = frozenset({"user", "assistant", "tool", "toolresult", "system", "custom", "bashexecution"})
 _SHOWN = 20
 _MOST_CONTEXT = 100
 _OPENED_CONTEXT = 5
@@ -100,7 +104,23 @@ def _check(options: Options) -> None:
         options.context = min(options.context, _MOST_CONTEXT)
 
 
+def _check_filters(library: Library, options: Options) -> None:
+    """Refuse filters whose value cannot match anything, and name the known values."""
+    query = parse(_query(options))
+    if query.refused:
+        raise UsageError(query.refused[0])
+    known = {*plugins.names("dialects"), *(summary.agent for summary in library.everything())}
+    agents = [*query.filters.agent.wanted, *query.filters.agent.unwanted, *([options.agent] if options.agent else [])]
+    for agent in agents:
+        if agent.lower() not in known:
+            raise UsageError(f"unknown agent {agent!r}; known: {', '.join(sorted(known))}")
+    for role in (*query.filters.role.wanted, *query.filters.role.unwanted):
+        if role not in _ROLES:
+            raise UsageError(f"unknown role {role!r}; known: {', '.join(sorted(_ROLES))}")
+
+
 def _results(library: Library, options: Options) -> Results:
+    _check_filters(library, options)
     arguments: dict[str, Any] = {
         "agent": options.agent,
         "since": parse_since(options.since) if options.since else None,
@@ -133,12 +153,12 @@ def _print(library: Library, results: Results, hits: Sequence[Hit], options: Opt
         _print_notes(results)
         return
 
-    output.print_lines(_lines(hits, options, short_ids(library.everything())))
+    output.print_lines(_lines(hits, options, short_ids(library.everything()), results.more))
     _print_notes(results)
     _print_summary(results, hits)
 
 
-def _lines(hits: Sequence[Hit], options: Options, ids: dict[str, str]) -> Iterator[str]:
+def _lines(hits: Sequence[Hit], options: Options, ids: dict[str, str], more: dict[str, int]) -> Iterator[str]:
     width, now = output.width(), time.time()
     number = options.offset
     for one, found in grouped(hits):
@@ -156,6 +176,9 @@ def _lines(hits: Sequence[Hit], options: Options, ids: dict[str, str]) -> Iterat
             yield from (_neighbor_line(entry, width) for entry in before)
             yield _INDENT + draw_snippet(hit.snippet, width - len(_INDENT), _emphasize)
             yield from (_neighbor_line(entry, width) for entry in after)
+        if one.ref in more:
+            found_more = f"at least {more[one.ref]} more in this session: add session:{ids.get(one.ref, one.id)}"
+            yield output.dim(f"{_INDENT}{found_more}")
 
 
 def _neighbors(session: Session | None, hit: Hit, number: int | None) -> tuple[list[Entry], list[Entry]]:
@@ -327,6 +350,7 @@ def _to_json(results: Results, hits: Sequence[Hit], options: Options) -> dict[st
         "offset": options.offset,
         "nextOffset": results.next_offset,
         "sessions": results.sessions,
+        "moreInSession": results.more,
         "unindexed": results.unindexed,
         "complete": results.is_complete,
         "unsearched": {"sessions": results.unsearched.sessions, "bytes": results.unsearched.size},

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from operator import eq
-from typing import Any, TypeAlias, overload
+from typing import Any, Literal, TypeAlias, cast, overload
 
 import msgspec
 
@@ -93,6 +93,11 @@ class MessageBase(Value, frozen=True, tag_field="role"):
     @property
     def role(self) -> str:
         return struct_tag(type(self))
+
+    @property
+    def text(self) -> str:
+        """The message as plain text (see `message_text`)."""
+        return message_text(cast("Message", self))
 
 
 class User(MessageBase, frozen=True, tag="user"):
@@ -188,6 +193,9 @@ Message: TypeAlias = (
     | BranchSummaryText
     | OtherMessage
 )
+
+Role: TypeAlias = Literal["user", "assistant", "toolResult", "bashExecution", "custom", "system"]
+"""Roles of messages that can be appended. Summaries are entries of their own."""
 
 MESSAGE_ROLES: dict[str, type[Message]] = {
     struct_tag(cls): cls

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
@@ -19,6 +19,7 @@ from sessiontree.core.entries import Custom, Entry
 from sessiontree.errors import AmbiguousError, NotFoundError, UsageError
 from sessiontree.explore.records import Check, LaneRecord, Lease, Record, UsageRecord, VerdictRecord, Worktree, write
 from sessiontree.models import Model
+from sessiontree.session.entry_input import ContentInput, EntryInput
 from sessiontree.session.reader import CURRENT, Current, Reader
 from sessiontree.session.session import Branch, Session
 
@@ -56,7 +57,7 @@ class LaneBranch(Branch):
         self._lock = threading.Lock()
         self.last_write = time.time()
 
-    def append(self, what: Mapping[str, Any] | str | None = None, content: Any = None, /, **fields: Any) -> Entry:
+    def append(self, what: EntryInput | None = None, content: ContentInput | None = None, /, **fields: Any) -> Entry:
         with self._lock:
             entry = super().append(what, content, **fields)
             if isinstance(entry, Custom):

@@ -248,6 +248,20 @@ class Cache:
 
         self._attempt(work, None)
 
+    def store_health(self, path: str, size: int, *, is_damaged: bool) -> None:
+        """Store the result of a complete check, for listings. Does nothing if the file is not cached with this size."""
+
+        def work(database: sqlite3.Connection) -> None:
+            with transaction(database):
+                row = database.execute("SELECT size, summary FROM sessions WHERE path = ?", (path,)).fetchone()
+                known = _decode_or_none(_decode_summary, row[1]) if row and row[0] == size else None
+                if known is None or known.health in ("empty", "draft"):
+                    return
+                summary = msgspec.structs.replace(known, health="damaged" if is_damaged else "ok")
+                database.execute("UPDATE sessions SET summary = ? WHERE path = ?", (_encode_or_none(summary), path))
+
+        self._attempt(work, None)
+
     def lacks_exact(self, path: str, size: int) -> bool:
         """Whether a file is cached with this size but with estimated numbers."""
 

@@ -92,6 +92,8 @@ def search(
     parsed = _with_filters(parsed, agent, since)
     results = Results(parsed)
     results.offset = offset
+    if parsed.filters.session.wanted:
+        per_session = offset + limit + 1  # the user asks for all hits of a session
     with Index(library.environment) as index:
         _Search(library, index, results, project, per_session, time_limit, clock).run(limit, offset, refresh, progress)
     results.seconds = time.perf_counter() - start
@@ -126,6 +128,8 @@ class _Group(Struct, frozen=True):
     score: float
     matches: list[_LineMatch]
     is_partial: bool = False
+    more: int = 0
+    """Further matching lines that were found, and are not among `matches`."""
 
 
 class _IndexedSessions(Struct, frozen=True):
@@ -153,6 +157,7 @@ class _Search:
         self._index = index
         self._results = results
         self._query = results.query
+        self._is_of_sessions = bool(self._query.filters.session.wanted)
         self._per_session = max(1, per_session)
         self._time_limit = time_limit
         self._clock = clock
@@ -211,6 +216,11 @@ class _Search:
         ordered = sorted(groups, key=lambda group: (-round(group.score, 2), -group.summary.recency))
         self._groups.update({group.summary.ref: group for group in ordered})
         self._match_count += sum(len(group.matches) for group in ordered)
+        self._results.more.update({group.summary.ref: group.more for group in ordered if group.more})
+
+    def _group(self, summary: Summary, file: int | None, score: float, matches: list[_LineMatch]) -> _Group:
+        shown = matches[: self._per_session]
+        return _Group(summary, file, _score(score, matches), shown, more=len(matches) - len(shown))
 
     def _refresh(self, refresh: Refresh, progress: Progress | None) -> list[Pending]:
         """Update the index as far as `refresh` asks for; return the sessions that are not fully indexed."""
@@ -256,7 +266,7 @@ class _Search:
                 lines = partial(scan_lines, start=file.start, finder=finder)
                 matches = self._match_session(file.summary, None, lines)
                 if matches:
-                    found.append(_Group(file.summary, None, _score(0.0, matches), matches[: self._per_session]))
+                    found.append(self._group(file.summary, None, 0.0, matches))
         self._add(found)
 
     # With the index
@@ -343,8 +353,7 @@ class _Search:
                     continue
                 matches = self._match_candidate(summary, candidate, is_quick=is_quick)
                 if matches:
-                    score = _score(candidate.score, matches)
-                    found.append(_Group(summary, candidate.file, score, matches[: self._per_session]))
+                    found.append(self._group(summary, candidate.file, candidate.score, matches))
                 elif candidate.file in self._variant_files:
                     missed.append(candidate)
             self._add(found)
@@ -407,7 +416,8 @@ class _Search:
 
     def _lines(self, store: SessionStore, candidate: Candidate, *, is_quick: bool) -> Iterator[tuple[int, bytes]]:
         lines_of = self._matcher.candidate_lines if is_quick else variant_lines
-        for chunk in candidate.chunks()[:_CHUNKS_PER_SESSION]:
+        chunks = candidate.chunks()
+        for chunk in chunks if self._is_of_sessions else chunks[:_CHUNKS_PER_SESSION]:
             start, block = read_chunk(store, chunk)
             if is_quick and may_have_variants(block):
                 self._variant_files.add(candidate.file)

@@ -110,6 +110,8 @@ class Query(Struct, frozen=True):
     filters: Filters = Filters()
     notes: tuple[str, ...] = ()
     """Messages to the user about parts of the query that were not read as typed."""
+    refused: tuple[str, ...] = ()
+    """Those of the notes about a filter with an unknown value, with the known ones; front ends may refuse the query."""
 
 
 def to_text(query: Query) -> str:

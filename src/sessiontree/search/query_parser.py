@@ -96,6 +96,7 @@ class _Parser:
         self.now = now
         self.at = 0
         self.notes: list[str] = []
+        self.refused: list[str] = []
         self.groups = [_Group()]
         self.ignored_groups = 0
         self.count = 0
@@ -109,7 +110,7 @@ class _Parser:
         while len(self.groups) > 1:
             self._close()
         self._note_dangling(self.groups[0])
-        return Query(_joined(self.groups[0].parts), self.filters, tuple(self.notes))
+        return Query(_joined(self.groups[0].parts), self.filters, tuple(self.notes), tuple(self.refused))
 
     # Lexing
 
@@ -253,6 +254,8 @@ class _Parser:
         if quote is not None and self.at > len(self.text):  # never closed, so the quote is not a quote
             self.text = f"{self.text[:quote]} {self.text[quote + 1 :]}"
         self._note(start, f"{problem}; read as a word")
+        if value:
+            self.refused.append(problem)
         return False
 
     def _value_problem(self, name: str, value: str, start: int) -> str | None:

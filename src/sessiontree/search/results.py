@@ -67,6 +67,8 @@ class Results(Iterator[Hit]):
         """Whether every session was searched as far as this page needs it; False if a limit was reached before."""
         self.unsearched = Unsearched()
         """What was not searched, if a limit was reached."""
+        self.more: dict[str, int] = {}
+        """By reference, how many further hits at least a session has, which `session:` shows."""
         self.sessions = 0
         """Sessions that may match, according to the index."""
         self.offset = 0

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias, get_args
 
+import msgspec
 from msgspec import Struct
 
 from sessiontree.core.ids import now_ms
+from sessiontree.core.messages import Block, Message, Role
 from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
-from sessiontree.errors import InvalidEntryError
+from sessiontree.errors import InvalidEntryError, UsageError
 from sessiontree.session.blob_refs import BLOB_POINTERS, LargeContent
 
 Durability = Literal["append", "turn", "system"]
@@ -29,16 +31,38 @@ class Options(Struct, frozen=True):
     appear: Appear = "user"
     read_options: ReadOptions = AS_CLIENT
 
+    def __post_init__(self) -> None:
+        _check_option("durability", self.durability, get_args(Durability))
+        _check_option("appear", self.appear, get_args(Appear))
+        if self.large_content is not None:
+            _check_option("large_content", self.large_content, get_args(LargeContent))
+
+
+def _check_option(name: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        raise UsageError(f"{name}={value!r}: expected {', '.join(map(repr, known))}")
+
+
+EntryInput: TypeAlias = Mapping[str, Any] | Message | Role
+"""An entry with a `type`, a message with a `role`, a message object, or only a role."""
+ContentInput: TypeAlias = str | Sequence[Block | Mapping[str, Any]]
+"""Text, or blocks as objects or as JSON."""
+
+_ROLES: frozenset[str] = frozenset(get_args(Role))
+
 
 def parse_entry_input(
-    entry: Mapping[str, Any] | str | None, content: Any, fields: Mapping[str, Any]
+    entry: EntryInput | None, content: ContentInput | None, fields: Mapping[str, Any]
 ) -> tuple[str, dict[str, Any]]:
     """Type and fields of an entry, from the arguments of `append` (see `Branch.append`)."""
     if type(entry) is dict and not fields and "type" not in entry and (role := entry.get("role")) and type(role) is str:
         # The usual case: a message. It is not modified from here on, so it is not copied.
+        _check_message(role, entry.get("content"))
         return "message", {"message": entry if "timestamp" in entry else {**entry, "timestamp": now_ms()}}
     if isinstance(entry, str):
-        body = {"role": entry, "content": content, **fields}
+        body = {"role": entry, "content": _builtins(content), **fields}
+    elif isinstance(entry, Struct):
+        body = {**_builtins(entry), **fields}
     elif entry is not None:
         body = {**entry, **fields}
     else:
@@ -48,9 +72,27 @@ def parse_entry_input(
     role = body.get("role")
     if not isinstance(role, str) or not role:
         raise InvalidEntryError("an entry needs a `type`, or a `role` if it is a message")
-    if "timestamp" not in body:
+    _check_message(role, body.get("content"))
+    if body.get("timestamp") is None:
         body["timestamp"] = now_ms()
     return "message", {"message": body}
+
+
+def _builtins(value: Any) -> Any:
+    return msgspec.to_builtins(value) if isinstance(value, Struct | list | tuple) else value
+
+
+def _check_message(role: str, content: object) -> None:
+    """Refuse a role that no reader knows, and a prompt without content."""
+    if role not in _ROLES:
+        import difflib
+
+        near = difflib.get_close_matches(role.lower(), [known.lower() for known in _ROLES], n=1, cutoff=0.6)
+        meant = next((known for known in _ROLES if near and known.lower() == near[0]), None)
+        hint = f"did you mean {meant!r}?" if meant else f"use {', '.join(sorted(_ROLES))}"
+        raise InvalidEntryError(f"{role!r} is not the role of a message; {hint}")
+    if role == "user" and (not content or (isinstance(content, str) and not content.strip())):
+        raise InvalidEntryError("the prompt is empty; pass a text or at least one block")
 
 
 def _check_entry(body: dict[str, Any]) -> tuple[str, dict[str, Any]]:

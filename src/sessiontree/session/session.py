@@ -7,7 +7,7 @@ faster, the session reads their lines and encodes again. Opening and reading nev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -40,7 +40,15 @@ from sessiontree.paths import home_of_file
 from sessiontree.session.blob_refs import LargeContent, copy_blobs, externalize, may_hold_large_content, truncate
 from sessiontree.session.client_repository import ClientRepository
 from sessiontree.session.copy_lines import forked_lines, migrated_lines
-from sessiontree.session.entry_input import Options, creates_file, ends_turn, parse_entry_input, parse_timestamp
+from sessiontree.session.entry_input import (
+    ContentInput,
+    EntryInput,
+    Options,
+    creates_file,
+    ends_turn,
+    parse_entry_input,
+    parse_timestamp,
+)
 from sessiontree.session.journal import Journal
 from sessiontree.session.reader import CURRENT, Current, Reader
 from sessiontree.stores.contract import BlobStore, SessionRef, SessionRepository, SessionStore, read_bytes
@@ -59,7 +67,10 @@ class Branch:
         self.session = session
         self.leaf = leaf
 
-    def append(self, entry: Mapping[str, Any] | str | None = None, content: Any = None, /, **fields: Any) -> Entry:
+    def __repr__(self) -> str:
+        return f"<Branch at {self.leaf} of {self.session!r}>"
+
+    def append(self, entry: EntryInput | None = None, content: ContentInput | None = None, /, **fields: Any) -> Entry:
         """Append an entry to this branch and return it; the branch's leaf moves to it.
 
         An entry is a mapping with a `type`, or a message (a mapping with a `role`), or just the role and the content:
@@ -127,6 +138,7 @@ class Session(Reader):
         self._unsynced = False
         self.notify: Callable[[str], object] = _log_notice
         """Called with a line for the user, from any thread: what a write did besides writing."""
+        self._is_closed = False
         self._failed: _FailedWrite | None = None
         self._writable_header: Header | None = None
         self.granted = Config()
@@ -175,9 +187,30 @@ class Session(Reader):
 
     def branch(self, at: str | Current | None = CURRENT) -> Branch:
         """Return a writer at an entry (None: before the first entry). Writes nothing."""
+        self._check_open()
         leaf = self.leaf if isinstance(at, Current) else at
         self.node_of(leaf)
         return Branch(self, leaf)
+
+    def _context(self, leaf: str | None) -> Context:
+        self._check_open()
+        return super()._context(leaf)
+
+    def _path(self, leaf: str | None) -> list[Entry]:
+        self._check_open()
+        return super()._path(leaf)
+
+    def __iter__(self) -> Iterator[Entry]:
+        self._check_open()
+        return super().__iter__()
+
+    def entry(self, id: str) -> Entry:
+        self._check_open()
+        return super().entry(id)
+
+    def entries(self, ids: list[str]) -> list[Entry]:
+        self._check_open()
+        return super().entries(ids)
 
     def move(self, to: str | None) -> None:
         """Switch to another entry, durably; None means before the first one."""
@@ -191,7 +224,7 @@ class Session(Reader):
 
     # Writing
 
-    def append(self, entry: Mapping[str, Any] | str | None = None, content: Any = None, /, **fields: Any) -> Entry:
+    def append(self, entry: EntryInput | None = None, content: ContentInput | None = None, /, **fields: Any) -> Entry:
         """Append an entry after the current one and return it; `Branch.append` describes the arguments."""
         kind, body = parse_entry_input(entry, content, fields)
         with self._mutex:
@@ -342,10 +375,13 @@ class Session(Reader):
             self._journal, self._pending = Journal(store, self.dialect, self._repository.blobs), None
 
     def close(self) -> None:
-        """Sync and close the store. Reading or writing opens it again."""
+        """Sync and close the store. After that, the session can neither be read nor written; only its facts stay."""
         with self._mutex:
-            self._sync()
-            self._journal.store.close()
+            if not self._is_closed:
+                self._sync()
+                self._journal.store.close()
+                self._is_closed = True
+                self._writable_header = None  # the next write checks again
 
     def __enter__(self) -> Session:
         return self
@@ -358,6 +394,7 @@ class Session(Reader):
     def refresh(self) -> list[str]:
         """Read the entries that other writers appended, pass them to listeners, and return their ids."""
         with self._mutex:
+            self._check_open()
             self._leaf = self.leaf  # evaluate before reading on: entries of other writers do not move our current entry
             self._unreported.extend(self._journal.refresh())
             arrived, self._unreported = self._unreported, []
@@ -606,8 +643,18 @@ class Session(Reader):
             and SideBranches(self._journal).start_of(self.node_of(id)) is not None
         )
 
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise UsageError(f"{self.location}: the session was closed; open it again with sessiontree.open")
+
+    def __repr__(self) -> str:
+        name = f" {self.given_name!r}" if not self._is_closed and self.given_name else ""
+        state = "closed" if self._is_closed else "new" if self.is_pending else f"{len(self):,} entries"
+        return f"<Session {self.id}{name} ({self.dialect.name}, {state}) at {self.location}>"
+
     def _check_writable(self) -> None:
         """Raise if the session cannot be written. A file of an older version is migrated first."""
+        self._check_open()
         reason = self.read_only
         if reason is not None:
             raise ReadOnlyError(f"{self.location}: cannot write: {reason}")

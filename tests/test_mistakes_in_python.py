@@ -1,0 +1,112 @@
+"""Mistakes in the Python API: refused at once, with an error of ours that names the next step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+
+import sessiontree
+from sessiontree.core.messages import User
+from sessiontree.errors import InvalidEntryError, NotFoundError, SessionTreeError, UsageError
+from tests.library.world import IDS, World
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> sessiontree.Session:
+    return sessiontree.create(tmp_path, home=tmp_path / "home", appear="now")
+
+
+@pytest.mark.parametrize(
+    ("role", "hint"),
+    [("usr", "did you mean 'user'"), ("tool_result", "did you mean 'toolResult'"), ("x", "use assistant, bash")],
+)
+def test_an_unknown_role_is_refused_with_a_suggestion(session: sessiontree.Session, role: str, hint: str) -> None:
+    for arguments in ((role, "hello"), ({"role": role, "content": "hello"},)):
+        with pytest.raises(InvalidEntryError, match=hint):
+            session.append(*arguments)  # type: ignore[arg-type]
+    assert len(session) == 0
+
+
+@pytest.mark.parametrize("content", ["", "  \n", None, []])
+def test_an_empty_prompt_is_refused(session: sessiontree.Session, content: Any) -> None:
+    for arguments in (("user", content), ({"role": "user", "content": content},)):
+        with pytest.raises(InvalidEntryError, match="the prompt is empty"):
+            session.append(*arguments)
+    assert len(session) == 0
+
+
+def test_a_message_object_is_appended_as_it_is(session: sessiontree.Session) -> None:
+    session.append(User(content="hello"))
+    session.branch().append("user", [{"type": "text", "text": "again"}])
+    assert [message.text for message in session.context().messages] == ["hello"]
+    assert session.entries(session.leaves())[0] != session.entry(session.path_ids()[0])
+
+
+def test_append_names_the_roles_in_its_types() -> None:
+    for append in (sessiontree.Session.append, sessiontree.Branch.append):
+        hints = get_type_hints(append)
+        assert "'toolResult'" in str(hints["entry"])
+        assert "Any" not in str(hints["content"]).replace("Mapping[str, typing.Any]", "")
+
+
+@pytest.mark.parametrize("wrong", [{"durability": "never"}, {"appear": "later"}, {"large_content": "outside"}])
+def test_a_wrong_option_is_refused_at_once(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    (name,) = wrong
+    with pytest.raises(UsageError, match=f"{name}=.*expected '"):
+        sessiontree.create(tmp_path, home=tmp_path, **wrong)
+
+
+def test_every_public_error_has_one_base_class() -> None:
+    errors = [getattr(sessiontree, name) for name in sessiontree.__all__ if name.endswith("Error")]
+    assert errors
+    assert all(issubclass(error, SessionTreeError) for error in errors)
+
+
+def test_nothing_is_read_or_written_after_close(session: sessiontree.Session) -> None:
+    session.append("user", "hello")
+    leaf, branch = session.leaf, session.branch()
+    session.close()
+    session.close()
+    size = Path(session.location).stat().st_size
+    for use in (
+        lambda: session.append("user", "again"),
+        lambda: branch.append("user", "again"),
+        lambda: session.move(None),
+        lambda: session.rename("x"),
+        lambda: session.label(str(leaf), "x"),
+        session.context,
+        session.path,
+        session.refresh,
+        session.branch,
+        branch.context,
+        lambda: session.entry(str(leaf)),
+        lambda: list(session),
+    ):
+        with pytest.raises(UsageError, match="the session was closed; open it again"):
+            use()
+    assert Path(session.location).stat().st_size == size
+    assert "closed" in repr(session)
+
+
+def test_a_session_describes_itself_in_a_shell(session: sessiontree.Session) -> None:
+    session.append("user", "hello")
+    session.rename("解析器")
+    shown = repr(session)
+    assert session.id in shown
+    assert "'解析器'" in shown
+    assert session.location in shown
+    assert str(session.leaf) in repr(session.branch())
+
+
+def test_an_id_opens_a_session_of_any_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path)
+    path = world.claude(IDS[0], "/work", ["mend the parser"])
+    monkeypatch.setenv("HOME", str(world.home))
+    monkeypatch.setenv("SESSIONTREE_CACHE", str(tmp_path / "cache"))
+    for wanted in (IDS[0], IDS[0][:8]):
+        with sessiontree.open(wanted, home=tmp_path / "own") as session:
+            assert session.location == str(path)
+    with pytest.raises(NotFoundError):
+        sessiontree.open("no-such-session", home=tmp_path / "own")
