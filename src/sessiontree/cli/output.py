@@ -8,17 +8,19 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sessiontree.core.jsonio import render_json
+from sessiontree.core.jsonio import iter_json
 
 SCHEMA_VERSION = 1
 PLAIN_WIDTH = 100
 
 
 def print_json(value: Mapping[str, Any]) -> None:
-    """Print one JSON object on one line. `schemaVersion` grows when a field changes its meaning or is removed."""
-    data = render_json({"schemaVersion": SCHEMA_VERSION, **value}) + b"\n"
-    sys.stdout.flush()
-    sys.stdout.buffer.write(data)
+    """Print one JSON object on one line. `schemaVersion` grows when a field changes its meaning or is removed.
+
+    Fields that are iterators are printed as lists while they are read.
+    """
+    print_bytes(iter_json({"schemaVersion": SCHEMA_VERSION, **value}))
+    sys.stdout.buffer.write(b"\n")
 
 
 def print_bytes(pieces: Iterable[bytes]) -> None:
