@@ -67,10 +67,10 @@ def _to_json(session: Session, leaf: str | None, context: Context, options: Opti
 
 def _messages(session: Session, context: Context, options: Options) -> dict[str, Any]:
     if options.form is None:
-        return {"messages": [describe_message(message) for message in context.messages]}
+        return {"messages": map(describe_message, context.messages)}
     if options.form == "native":
         pairs = zip(context.sources, context.messages, strict=True)
-        return {"messages": [describe_own_message(session, source, message) for source, message in pairs]}
+        return {"messages": (describe_own_message(session, source, message) for source, message in pairs)}
     from sessiontree.providers import render
 
     rendered = render(context.messages, options.form, unanswered=options.unanswered)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sessiontree.core.jsonio import render_json
+from sessiontree.core.jsonio import iter_json
 
 SCHEMA_VERSION = 1
 PLAIN_WIDTH = 100
@@ -17,10 +17,12 @@ _CONTROLS = re.compile(rb"\x7f|\xc2[\x80-\x9f]")
 
 
 def print_json(value: Mapping[str, Any]) -> None:
-    """Print one JSON object on one line. `schemaVersion` grows when a field changes its meaning or is removed."""
-    data = escape_controls(render_json({"schemaVersion": SCHEMA_VERSION, **value})) + b"\n"
-    sys.stdout.flush()
-    sys.stdout.buffer.write(data)
+    """Print one JSON object on one line. `schemaVersion` grows when a field changes its meaning or is removed.
+
+    Fields that are iterators are printed as lists while they are read.
+    """
+    print_bytes(map(escape_controls, iter_json({"schemaVersion": SCHEMA_VERSION, **value})))
+    sys.stdout.buffer.write(b"\n")
 
 
 def escape_controls(data: bytes) -> bytes:

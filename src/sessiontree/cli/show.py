@@ -39,17 +39,16 @@ def run(options: Options) -> None:
 
 
 def _to_json(session: Session, leaf: str | None, *, everything: bool) -> dict[str, Any]:
-    path = session.branch(leaf).path()
-    active = {entry.id for entry in path}
+    active = set(session.path_ids(leaf)) if leaf is not None else set()
     labels = session.labels
     return {
         "session": session.id,
         "dialect": session.dialect.name,
         "leaf": leaf,
-        "entries": [
+        "entries": (
             {**describe_shown(entry), "label": labels.get(entry.id), "active": entry.id in active}
-            for entry in (session if everything else path)
-        ],
+            for entry in (session if everything else session.iter_path(leaf))
+        ),
         "fragments": [describe_fragment(fragment) for fragment in session.fragments],
         "problems": [describe_problem(problem) for problem in session.problems],
     }

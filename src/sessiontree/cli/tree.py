@@ -31,7 +31,7 @@ def run(options: Options) -> None:
                 "session": session.id,
                 "dialect": session.dialect.name,
                 "leaf": session.leaf,
-                "nodes": [describe_node(node) for node in graph.nodes],
+                "nodes": map(describe_node, graph.nodes),
                 "problems": [describe_problem(problem) for problem in session.problems],
             }
         )

@@ -29,6 +29,7 @@ from sessiontree.core.entries import (
 )
 from sessiontree.core.jsonio import Value
 from sessiontree.core.messages import (
+    MAX_KEPT,
     Assistant,
     BranchSummaryText,
     CompactionSummary,
@@ -44,16 +45,21 @@ from sessiontree.core.messages import (
     text_of,
 )
 
+_MAX_STEP = 2 << 20
+"""Size in bytes of the lines that are read together."""
+
 
 class Path(Struct, frozen=True):
     """A path from root to leaf: ids and types of all entries, and a loader for some of them.
 
-    `load` takes positions on the path in ascending order and returns their entries in that order.
+    `load` takes positions on the path in ascending order and returns their entries in that order. `sizes` returns the
+    sizes of their lines in bytes; without it, every context is kept in memory.
     """
 
     ids: Sequence[str]
     types: Sequence[str]
     load: Callable[[Sequence[int]], list[Entry]]
+    sizes: Callable[[Sequence[int]], list[int]] = lambda positions: [0] * len(positions)
 
 
 class Rules(Struct, frozen=True):
@@ -99,34 +105,99 @@ class Context(Struct, frozen=True):
 
 
 def build_context(path: Path, rules: Rules) -> Context:
-    """Build the context: the latest compaction's summary, the entries it kept, and everything after it."""
+    """Build the context: the latest compaction's summary, the entries it kept, and everything after it.
+
+    Entries are read in steps. A context that is larger than `MAX_KEPT` in the file is decoded again on access.
+    """
     positions, compaction_at = _select(path, rules)
-    entries = path.load(positions)
-    by_position = dict(zip(positions, entries, strict=True))
-    kept_until = compaction_at if compaction_at is not None else -1
-
-    ordered = list(entries)
+    first = positions[0] if positions else len(path.types)
+    edited = [at for at in positions if path.types[at] == "context_edit"]
+    edits = {entry.target_id: entry.replacement for entry in path.load(edited) if isinstance(entry, ContextEdit)}
+    positions = [at for at in positions if path.types[at] not in ("context_edit", "compaction")]
     if compaction_at is not None:
-        # The summary replaces what came before the kept entries, so it is first, although its line is after them.
-        ordered.remove(by_position[compaction_at])
-        ordered.insert(0, by_position[compaction_at])
-    edits = {entry.target_id: entry.replacement for entry in ordered if isinstance(entry, ContextEdit)}
-    kept_ids = {path.ids[position] for position in positions if position < kept_until}
+        # The summary replaces what came before the kept entries, so it is first, although its line is after them. It
+        # already covers older compactions inside the kept range.
+        positions.insert(0, compaction_at)
+    kept_ids = {path.ids[at] for at in positions if compaction_at is not None and at < compaction_at}
 
-    messages: list[Message] = []
-    sources: list[str] = []
-    for entry in ordered:
-        if isinstance(entry, Compaction) and (compaction_at is None or entry is not ordered[0]):
-            continue  # the latest summary already covers an older compaction inside the kept range
+    def messages_of(entry: Entry) -> list[Message]:
+        found = []
         for message in entry_messages(entry):
             if isinstance(message, System) and entry.id in kept_ids:
                 continue  # the compaction entry holds the system prompt that was in force
             edited = edited_message(message, edits[entry.id]) if entry.id in edits else message
             if edited is not None:
-                messages.append(edited)
-                sources.append(entry.id)
-    state = _state(path, rules, by_position)
-    return Context(tuple(path.ids), tuple(messages), tuple(sources), state)
+                found.append(edited)
+        return found
+
+    plan = _Plan(path, messages_of, [], [], [])
+    is_kept = True
+    kept: list[Message] = []
+    size = 0
+    for step, bytes_read in _steps(path, positions):
+        added = plan.add(step)
+        size += bytes_read
+        is_kept = is_kept and size <= MAX_KEPT
+        kept += added
+        if not is_kept:
+            kept.clear()
+    state = _state(path, rules, plan.model, first)
+    messages = tuple(kept) if is_kept else plan.messages()
+    return Context(tuple(path.ids), messages, tuple([path.ids[at] for at in plan.places]), state)
+
+
+class _Plan(Struct):
+    """Where the messages of a context are: enough to decode them again."""
+
+    path: Path
+    messages_of: Callable[[Entry], list[Message]]
+    places: list[int]
+    """Position on the path of each message's entry."""
+    counts: list[int]
+    """Number of messages of the entry that are before each message."""
+    systems: list[int]
+    """The messages that are system prompts."""
+    model: tuple[int, ModelRef] | None = None
+    """The last model that an answer names, and the position of its entry."""
+
+    def add(self, positions: Sequence[int]) -> list[Message]:
+        """Add the entries that follow and return their messages."""
+        added: list[Message] = []
+        for at, entry in zip(positions, self.path.load(positions), strict=True):
+            self.model = _named_model(at, entry) or self.model
+            for count, message in enumerate(self.messages_of(entry)):
+                if isinstance(message, System):
+                    self.systems.append(len(self.places))
+                self.places.append(at)
+                self.counts.append(count)
+                added.append(message)
+        return added
+
+    def messages(self) -> LazyMessages:
+        return LazyMessages(len(self.places), self._load, self._sizes, self.systems)
+
+    def _load(self, wanted: range) -> list[Message]:
+        places = [self.places[at] for at in wanted]
+        read = list(dict.fromkeys(places))
+        by_place = dict(zip(read, map(self.messages_of, self.path.load(read)), strict=True))
+        return [by_place[place][self.counts[at]] for at, place in zip(wanted, places, strict=True)]
+
+    def _sizes(self, wanted: range) -> list[int]:
+        return self.path.sizes(self.places[wanted.start : wanted.stop])
+
+
+def _steps(path: Path, positions: Sequence[int]) -> Iterator[tuple[Sequence[int], int]]:
+    """Split positions into steps that are loaded together, with the size of each: the first position is alone, because
+    it may be a compaction that comes after the others on the path."""
+    sizes = path.sizes(positions)
+    start, size = 0, 0
+    for at, added in enumerate(sizes):
+        if at == 1 or (at > start and size + added > _MAX_STEP):
+            yield positions[start:at], size
+            start, size = at, 0
+        size += added
+    if positions:
+        yield positions[start:], size
 
 
 def path_messages(path: Path) -> list[Message]:
@@ -216,7 +287,8 @@ def edited_message(message: Message, replacement: Replacement | None) -> Message
     return msgspec.structs.replace(message, content=content)
 
 
-def _state(path: Path, rules: Rules, loaded: dict[int, Entry]) -> State:
+def _state(path: Path, rules: Rules, named: tuple[int, ModelRef] | None, end: int) -> State:
+    """Settings at the end of a path. `named` is the last model that an answer names, from position `end` on."""
     kinds = ("model_change", "thinking_level_change", "mode_change", "ttsr_injection")
     positions = sorted(at for kind in kinds for at in _positions(path.types, kind))
     thinking: str | None = "off"
@@ -245,7 +317,7 @@ def _state(path: Path, rules: Rules, loaded: dict[int, Entry]) -> State:
                 pass
     inferred_at, inferred = -1, None
     if explicit is None or not rules.explicit_model_wins:
-        inferred_at, inferred = _last_assistant_model(path, loaded, explicit_at)
+        inferred_at, inferred = named or _last_named_model(path, explicit_at, end) or (-1, None)
     model = inferred if inferred_at > explicit_at else explicit
     if model is not None and model is inferred:
         models["default"] = f"{model.provider}/{model.model_id}" if model.provider else model.model_id or ""
@@ -259,25 +331,23 @@ def _model_ref(change: ModelChange, selector: str) -> ModelRef:
     return ModelRef(provider, model_id) if slash else ModelRef(None, selector)
 
 
-def _last_assistant_model(path: Path, loaded: dict[int, Entry], after: int) -> tuple[int, ModelRef | None]:
-    """Position and model of the last assistant message after a position."""
+def _named_model(at: int, entry: Entry) -> tuple[int, ModelRef] | None:
+    """The model that an answer names, with its position."""
+    message = entry.message if isinstance(entry, MessageEntry) else None
+    return (at, ModelRef(message.provider, message.model)) if isinstance(message, Assistant) and message.model else None
+
+
+def _last_named_model(path: Path, after: int, end: int) -> tuple[int, ModelRef] | None:
+    """The last model that an answer between two positions names, with its position."""
     # Read backwards in small steps: nearly always one of the last few messages names a model.
-    end = len(path.types)
     while end > after + 1:
         start = max(after + 1, end - 32)
         step = [at for at in range(start, end) if path.types[at] == "message"]
         end = start
-        missing = [at for at in step if at not in loaded]
-        entries = {
-            **{at: loaded[at] for at in step if at in loaded},
-            **dict(zip(missing, path.load(missing), strict=True)),
-        }
-        for at in reversed(step):
-            entry = entries[at]
-            message = entry.message if isinstance(entry, MessageEntry) else None
-            if isinstance(message, Assistant) and message.model:
-                return at, ModelRef(message.provider, message.model)
-    return -1, None
+        found = [named for named in map(_named_model, step, path.load(step)) if named is not None]
+        if found:
+            return found[-1]
+    return None
 
 
 def milliseconds(timestamp: str) -> int | None:
@@ -291,7 +361,7 @@ def milliseconds(timestamp: str) -> int | None:
 def current_system(messages: Iterable[Message]) -> System | None:
     """The system prompt in force: texts of all system messages joined, sections and tools added or replaced by name."""
     if isinstance(messages, LazyMessages):
-        return None
+        messages = [messages[at] for at in messages.systems]
     texts: list[str] = []
     sections: dict[str, str | None] = {}
     tools: dict[str, Any] = {}

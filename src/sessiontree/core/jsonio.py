@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args
 
 import msgspec
@@ -77,6 +77,22 @@ def render_json(value: object) -> bytes:
         import json
 
         return json.dumps(msgspec.to_builtins(value), ensure_ascii=True, separators=(",", ":")).encode("ascii")
+
+
+def iter_json(fields: Mapping[str, object]) -> Iterator[bytes]:
+    """Encode an object as one line of JSON in pieces. A field that is an iterator becomes a list, item by item."""
+    opening = b"{"
+    for name, value in fields.items():
+        yield opening + render_json(name) + b":"
+        opening = b","
+        if not isinstance(value, Iterator):
+            yield render_json(value)
+            continue
+        yield b"["
+        for number, item in enumerate(value):
+            yield (b"," if number else b"") + render_json(item)
+        yield b"]"
+    yield b"{}" if opening == b"{" else b"}"
 
 
 def native_fields(value: Value) -> JsonObject:

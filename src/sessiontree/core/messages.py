@@ -3,12 +3,14 @@
 Names and fields are those of the native format, so that a native line decodes directly into them. Other dialects build
 the same values from their own lines. Unknown blocks and messages are preserved in `OtherBlock` and `OtherMessage`.
 
-`LazyMessages` is a sequence that decodes each message on first access. A path can hold a hundred megabytes of messages,
-and most callers look at only a few of them. The number of messages and the entry of each are known without decoding.
+`LazyMessages` is a sequence that decodes each message on first access. A path can hold a gigabyte of messages, and most
+callers look at only a few of them, or at each of them once. The number of messages and the entry of each are known
+without decoding.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from operator import eq
@@ -22,6 +24,11 @@ _STEP = 16
 """Number of messages decoded together: neighbors are adjacent in the file."""
 _LONGEST_STEP = 4096
 """The same for a reader that has already decoded as many before them."""
+
+MAX_KEPT = 96 << 20
+"""Size in the file up to which decoded content stays in memory as a whole. Decoded, it takes up to twice as much."""
+CACHED_BYTES = 16 << 20
+"""Size of the part that stays in memory of anything larger."""
 
 
 class Text(Value, frozen=True, tag="text"):
@@ -294,10 +301,12 @@ def parse_message(fields: Any) -> Message:
 
 
 class LazyMessages(Sequence[Message]):
-    """A sequence that behaves like a tuple of messages and compares equal to one. Decoded messages are cached.
+    """A sequence that behaves like a tuple of messages and compares equal to one.
 
-    `load` decodes a range of positions; `sizes` returns each message's size in the file without decoding it. No message
-    is a system prompt, so a search for the current system prompt can skip the sequence.
+    `load` decodes a range of positions; `sizes` returns each message's size in the file without decoding it. Decoded
+    messages are cached. Once they are larger than `capacity`, as measured by `sizes`, all but the last `CACHED_BYTES`
+    are dropped, and decoded again on access. `systems` are the positions of system prompts, so that a search for
+    the current system prompt decodes only those.
     """
 
     def __init__(
@@ -305,11 +314,18 @@ class LazyMessages(Sequence[Message]):
         size: int,
         load: Callable[[range], list[Message]],
         sizes: Callable[[range], list[int]] | None = None,
+        systems: Sequence[int] = (),
+        capacity: int = MAX_KEPT,
     ) -> None:
         self._found: list[Message | None] = [None] * size
         self._load = load
         self._sizes = sizes or (lambda positions: [1] * len(positions))
         self._mutex: AbstractContextManager[object] = nullcontext()
+        self._capacity = capacity
+        self._cached: deque[tuple[range, int]] = deque()
+        """The cached ranges with their sizes, the first one decoded first."""
+        self._cached_size = 0
+        self.systems = systems
 
     def guard(self, mutex: AbstractContextManager[object]) -> None:
         """Hold a mutex while loading: another thread may be writing the session."""
@@ -337,11 +353,35 @@ class LazyMessages(Sequence[Message]):
         size = _STEP
         while size < _LONGEST_STEP and start >= size and None not in self._found[start - size : start]:
             size *= 2
-        step = range(start, min(len(self._found), start + size))
         with self._mutex:
+            step, weight = self._fitting(at, range(start, min(len(self._found), start + size)))
             messages = self._load(step)
-        self._found[step.start : step.stop] = messages
+            self._found[step.start : step.stop] = messages
+            self._cached.append((step, weight))
+            self._drop_excess(weight)
         return messages[at - step.start]
+
+    def _fitting(self, at: int, step: range) -> tuple[range, int]:
+        """As much of a range, from a position on, as leaves room for others in the cache, and its size in bytes."""
+        sizes, limit = self._sizes(step), min(self._capacity, CACHED_BYTES) // 4
+        if sum(sizes) <= limit:
+            return step, sum(sizes)
+        sizes = sizes[at - step.start :]
+        count, weight = 1, sizes[0]
+        while count < len(sizes) and weight + sizes[count] <= limit:
+            weight += sizes[count]
+            count += 1
+        return range(at, at + count), weight
+
+    def _drop_excess(self, added: int) -> None:
+        """Drop what was decoded first if more than the capacity is cached, but not what was just added."""
+        self._cached_size += added
+        if self._cached_size > self._capacity:
+            self._capacity = min(self._capacity, CACHED_BYTES)
+        while self._cached_size > self._capacity and len(self._cached) > 1:
+            oldest, weight = self._cached.popleft()
+            self._cached_size -= weight
+            self._found[oldest.start : oldest.stop] = [None] * len(oldest)
 
     def part(self, start: int, stop: int) -> LazyMessages:
         """A slice of the sequence that is also decoded lazily."""
@@ -352,7 +392,8 @@ class LazyMessages(Sequence[Message]):
         def sizes(positions: range) -> list[int]:
             return self._sizes(range(positions.start + start, positions.stop + start))
 
-        return LazyMessages(stop - start, load, sizes)
+        systems = [at - start for at in self.systems if start <= at < stop]
+        return LazyMessages(stop - start, load, sizes, systems, self._capacity)
 
     def sizes(self) -> list[int]:
         """Size of each message in the file in bytes; all equal if the sizes are unknown."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Iterator
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -109,33 +110,88 @@ def valid_count(number: float) -> float:
 
 
 def total_usage(entries: Iterable[Entry]) -> UsageTotals:
-    """Sum the usage of some entries, counting each response once.
+    """Sum the usage of some entries, counting each response once (see `UsageSum`)."""
+    found = UsageSum()
+    for entry in entries:
+        found.add(entry)
+    return found.totals()
+
+
+class UsageSum:
+    """Sums the usage of entries that are added one by one, counting each response once.
 
     Of entries with the same id, the last one counts. The lines of one response each report its usage, or the part
-    known so far; the largest counts.
+    known so far; the largest counts. Counts are stored in columns: a session can have half a million responses.
     """
-    by_response: dict[str, Usage] = {}
-    models: dict[str, str] = {}
-    for entry in entries:
+
+    def __init__(self) -> None:
+        self._rows: dict[str, int] = {}
+        self._sizes = array("d")
+        self._columns = tuple(array("d") for _ in range(5))
+        self._has_fractions = [False] * 5
+        self._models: dict[str, int] = {"": 0}
+        self._model_of = array("l")
+        """The number of the model of each response."""
+        self._is_priced = array("b")
+
+    def add(self, entry: Entry) -> None:
         found = usage_of(entry)
         if found is None:
-            continue
-        response = response_key(entry)
-        known = by_response.get(response) if response != entry.id else None
-        by_response[response] = larger_usage(known, found)
-        models[response] = model_of(entry) or models.get(response, "")
-    used = list(by_response.values())
-    return UsageTotals(
-        requests=len(used),
-        input=sum(valid_count(usage.input) for usage in used),
-        output=sum(valid_count(usage.output) for usage in used),
-        cached=sum(valid_count(usage.cache_read) for usage in used),
-        cache_written=sum(valid_count(usage.cache_write) for usage in used),
-        cost=round(sum(valid_count(usage.cost.total) for usage in used if usage.cost is not None), 10),
-        unpriced=unpriced_totals(
-            unpriced_usage(models[response], usage) for response, usage in by_response.items() if usage.cost is None
-        ),
-    )
+            return
+        response, size = response_key(entry), min(_size(found), 1e300)  # an integer may be too large for a column
+        row = self._rows.get(response)
+        if row is None:
+            row = self._rows[response] = len(self._sizes)
+            for column in (self._sizes, *self._columns):
+                column.append(0)
+            self._model_of.append(0)
+            self._is_priced.append(0)
+        model = model_of(entry)
+        if model:
+            self._model_of[row] = self._models.setdefault(model, len(self._models))
+        if response != entry.id and not size >= self._sizes[row]:
+            return
+        self._sizes[row] = size
+        self._is_priced[row] = found.cost is not None
+        cost = 0.0 if found.cost is None else found.cost.total
+        counts = (found.input, found.output, found.cache_read, found.cache_write, cost)
+        for at, count in enumerate(map(valid_count, counts)):
+            self._columns[at][row] = count
+            self._has_fractions[at] = self._has_fractions[at] or isinstance(count, float)
+
+    def totals(self) -> UsageTotals:
+        # A valid count is exact in a column; the sum of many may not be, so integers are added as such.
+        read, written, cached, cache_written, cost = (
+            sum(column) if has_fractions else sum(map(int, column))
+            for column, has_fractions in zip(self._columns, self._has_fractions, strict=True)
+        )
+        unpriced = unpriced_totals(self._unpriced())
+        return UsageTotals(
+            len(self._sizes), read, written, cached, cache_written, round(float(cost), 10), unpriced=unpriced
+        )
+
+    def _unpriced(self) -> Iterator[UnpricedUsage]:
+        """The usage of each response without a recorded cost."""
+        names = list(self._models)
+        read, written, cached, cache_written = (
+            column if has_fractions else _Integers(column)
+            for column, has_fractions in zip(self._columns[:4], self._has_fractions, strict=False)
+        )
+        for row, is_priced in enumerate(self._is_priced):
+            if not is_priced:
+                yield UnpricedUsage(
+                    names[self._model_of[row]], read[row] + cache_written[row], written[row], cached[row]
+                )
+
+
+class _Integers:
+    """A column whose numbers are all integers."""
+
+    def __init__(self, column: array[float]) -> None:
+        self._column = column
+
+    def __getitem__(self, row: int) -> int:
+        return int(self._column[row])
 
 
 def model_of(entry: Entry) -> str:

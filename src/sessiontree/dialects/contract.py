@@ -236,8 +236,8 @@ class IndexedLines(Protocol):
         """The bytes of some nodes' lines without LF, in the order given."""
         ...
 
-    def sizes(self) -> list[int]:
-        """The number of bytes of each node's line, in file order."""
+    def sizes(self, nodes: Sequence[int] | None = None) -> list[int]:
+        """The number of bytes of the lines of some nodes, in the order given; of all nodes without an argument."""
         ...
 
     def raw_lines(self) -> Iterator[bytes]:

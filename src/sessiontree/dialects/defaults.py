@@ -50,7 +50,7 @@ from sessiontree.dialects.contract import (
 )
 from sessiontree.dialects.passthrough import PASSTHROUGH, passthrough_of, restore_entry
 from sessiontree.dialects.storage import LINE_FILE, Storage
-from sessiontree.errors import ReadOnlyError, UsageError
+from sessiontree.errors import ReadOnlyError, ReplacedError, UsageError
 
 RecordT = TypeVar("RecordT", bound=Struct)
 
@@ -381,11 +381,18 @@ def reparented_path(tree: Tree, leaf: int | None, parents: Mapping[int, int]) ->
 
 def path_of_nodes(lines: IndexedLines, nodes: list[int]) -> Path:
     """Return a path of nodes that loads its entries on demand."""
-    ids, types = lines.tree.ids, lines.types
+    types = lines.types
+    ids = [lines.tree.ids[node] for node in nodes]
+
+    def load(positions: Sequence[int]) -> list[Entry]:
+        entries = lines.entries([nodes[at] for at in positions])
+        for at, entry in zip(positions, entries, strict=True):
+            if entry.id and entry.id != ids[at]:
+                raise ReplacedError(f"{lines.location}: was rewritten while it was being read. Open it again.")
+        return entries
+
     return Path(
-        [ids[node] for node in nodes],
-        [types[node] for node in nodes],
-        lambda positions: lines.entries([nodes[at] for at in positions]),
+        ids, [types[node] for node in nodes], load, lambda positions: lines.sizes([nodes[at] for at in positions])
     )
 
 

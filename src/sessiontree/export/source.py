@@ -11,9 +11,8 @@ from typing import Literal, TypeVar
 
 from msgspec import Struct
 
-from sessiontree.core.entries import CONVERSATION_TYPES, Entry, Fragment, MessageEntry, Problem
-from sessiontree.core.messages import Assistant, ToolResult
-from sessiontree.core.usage import UsageTotals, total_usage, usage_of
+from sessiontree.core.entries import CONVERSATION_TYPES, Entry, Fragment, Problem
+from sessiontree.core.usage import UsageSum, UsageTotals
 from sessiontree.export.record_builder import build_records
 from sessiontree.export.records import Record
 from sessiontree.export.strands import Outline, Strand, build_outline
@@ -55,7 +54,7 @@ class Source:
         self.labels: dict[str, str] = self._masked(session.labels)
         self.shown = 0
         """Number of entries yielded so far."""
-        self._used: list[Entry] = []
+        self._used = UsageSum()
 
     def _masked(self, value: AnyT) -> AnyT:
         return value if self.redactor is None else self.redactor.value(value)
@@ -103,7 +102,8 @@ class Source:
             step = nodes[start : start + _STEP]
             entries = self.session.journal.entries(step)
             self.shown += len(step)
-            self._used += [_without_content(entry) for entry in entries if usage_of(entry) is not None]
+            for entry in entries:
+                self._used.add(entry)
             yield from zip(step, self._masked(entries), strict=True)
 
     def first_record(self, strand: Strand) -> Record | None:
@@ -117,7 +117,7 @@ class Source:
 
     def used(self) -> UsageTotals:
         """Usage of the entries yielded so far."""
-        return total_usage(self._used)
+        return self._used.totals()
 
     def problems(self) -> list[Problem]:
         return self._masked(self.session.problems)
@@ -133,15 +133,3 @@ class Source:
             (item.kind, item.name, item.places[0] if item.places else "") for item in self.session.related_files()
         ]
         return self._masked(found)
-
-
-def _without_content(entry: Entry) -> Entry:
-    """An entry reduced to its usage."""
-    if not isinstance(entry, MessageEntry):
-        return entry
-    message = entry.message
-    if isinstance(message, Assistant):
-        return MessageEntry(id=entry.id, message=Assistant(usage=message.usage, response_id=message.response_id))
-    if isinstance(message, ToolResult):
-        return MessageEntry(id=entry.id, message=ToolResult(usage=message.usage))
-    return entry

@@ -452,9 +452,9 @@ class Journal:
         read = self._offsets.iter_raw(missing, self._read_into)
         return read if len(missing) == len(nodes) else (kept[node] if node in kept else next(read) for node in nodes)
 
-    def sizes(self) -> list[int]:
-        """Size of each entry's line in bytes."""
-        return self._offsets.sizes()
+    def sizes(self, nodes: Sequence[int] | None = None) -> list[int]:
+        """Size of the line of some entries, or of each entry, in bytes."""
+        return self._offsets.sizes(nodes)
 
     def entries(self, nodes: Sequence[int]) -> list[Entry]:
         """Entries of some nodes, in the given order. For very many of them, use `iter_entries`."""

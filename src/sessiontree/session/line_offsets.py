@@ -92,9 +92,17 @@ class LineOffsets:
         start = run.ends[at - 1] if at else 0
         return LineSpan(run.start + start, run.start + run.ends[at] - 1, run.first_line + at)
 
-    def sizes(self) -> list[int]:
-        """Size of each entry's line in bytes, with or without LF."""
+    def sizes(self, nodes: Sequence[int] | None = None) -> list[int]:
+        """Size of the line of some entries, or of each entry, in bytes, with or without LF."""
         sizes: list[int] = []
+        if nodes is not None:
+            for run, numbers in self._iter_runs(nodes):
+                if run.listed is None:
+                    stops = [*run.ends, 0]
+                    sizes += [stops[at] - stops[at - 1] for at in numbers]
+                else:
+                    sizes += [run.listed.ends[at] - run.listed.starts[at] for at in numbers]
+            return sizes
         for run in self._runs:
             ends = run.ends
             sizes += map(sub, ends, [0, *ends]) if run.listed is None else map(sub, run.listed.ends, run.listed.starts)
@@ -116,9 +124,7 @@ class LineOffsets:
                     yield from lines.cut(view, start)
 
     def _iter_groups(self, nodes: Sequence[int]) -> Iterator[_BlockLines | _ListedLine]:
-        for number, group in groupby(nodes, lambda node: bisect_right(self._first_nodes, node) - 1):
-            run = self._runs[number]
-            numbers = [node - run.first_node for node in group]
+        for run, numbers in self._iter_runs(nodes):
             if run.listed is not None:
                 starts, ends = run.listed.starts, run.listed.ends
                 yield from [_ListedLine(starts[at], ends[at]) for at in numbers]
@@ -126,6 +132,12 @@ class LineOffsets:
             stops = [*run.ends, 0]  # so that index -1 is the start of the first line
             first, last = stops[min(numbers) - 1], stops[max(numbers)]
             yield _BlockLines(run.start + first, run.start + last, run.start, stops, numbers)
+
+    def _iter_runs(self, nodes: Sequence[int]) -> Iterator[tuple[_Run, list[int]]]:
+        """Iterate over the runs that hold some nodes, in the given order, with the numbers of the nodes in each run."""
+        for number, group in groupby(nodes, lambda node: bisect_right(self._first_nodes, node) - 1):
+            run = self._runs[number]
+            yield run, [node - run.first_node for node in group]
 
     def _start_run(self, run: _Run) -> None:
         self._runs.append(run)

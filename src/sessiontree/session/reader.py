@@ -6,7 +6,7 @@ The current entry of a `Reader` is the one stored in the file. `Session` adds a 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -24,6 +24,9 @@ from sessiontree.stores.read_only import SliceStore
 
 _LARGE_FILE = 16 << 20
 """Minimum size in bytes for trying to build the context from parts of a file first."""
+
+_STEP = 256
+"""Number of entries read together."""
 
 
 class _PartialRead(Struct, frozen=True):
@@ -164,10 +167,7 @@ class Reader:
         """Iterate over all entries in file order, on all branches."""
         with self._mutex:
             nodes = range(len(self._journal))
-        for start in range(0, len(nodes), 256):
-            with self._mutex:
-                entries = self._journal.entries(nodes[start : start + 256])
-            yield from entries
+        yield from self._iter_entries(nodes)
 
     @property
     def ids(self) -> list[str]:
@@ -252,6 +252,18 @@ class Reader:
         """Entries from the root to an entry (default: the current one)."""
         return self._path(leaf or self.leaf)
 
+    def iter_path(self, leaf: str | None) -> Iterator[Entry]:
+        """Iterate over the entries from the root to an entry, a few of them in memory at a time."""
+        with self._mutex:
+            nodes = self.dialect.find_path(self._journal, self.node_of(leaf), self._read_options)
+        return self._iter_entries(nodes)
+
+    def _iter_entries(self, nodes: Sequence[int]) -> Iterator[Entry]:
+        for start in range(0, len(nodes), _STEP):
+            with self._mutex:
+                entries = self._journal.entries(nodes[start : start + _STEP])
+            yield from entries
+
     def context(self, leaf: str | None = None) -> Context:
         """The messages a model receives for an entry (default: the current one)."""
         partial = self._partial_read() if leaf is None else None
@@ -325,9 +337,16 @@ class Reader:
 
     def pending_calls(self) -> list[ToolCall]:
         """Tool calls of the context without a result."""
-        messages = self.context().messages
-        answered = {message.tool_call_id for message in messages if isinstance(message, ToolResult)}
-        return [call for message in messages for call in tool_calls(message) if call.id not in answered]
+        answered: set[str] = set()
+        calls: dict[str, list[ToolCall]] = {}
+        for message in self.context().messages:  # one pass: a very long context is decoded again by each
+            if isinstance(message, ToolResult):
+                answered.add(message.tool_call_id)
+                calls.pop(message.tool_call_id, None)
+            for call in tool_calls(message):
+                if call.id not in answered:
+                    calls.setdefault(call.id, []).append(call)
+        return [call for same in calls.values() for call in same]
 
     def related_files(self) -> list[RelatedFile]:
         """Files that belong to the session, with their possible paths: sub-agent transcripts, spilled tool output."""

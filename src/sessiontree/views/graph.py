@@ -7,9 +7,9 @@ active path and the current entry are only marked in the rows.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, overload
 
 from msgspec import Struct
 
@@ -31,6 +31,7 @@ from sessiontree.core.layout import NO_NODE, Layout
 from sessiontree.core.messages import message_text, text_of, tool_calls
 from sessiontree.core.tree import Tree
 from sessiontree.session.session import Session
+from sessiontree.session.stored_entries import StoredEntries
 from sessiontree.views.branch_labels import Mark, describe_mark
 from sessiontree.views.rails import find_rails, group_lanes
 from sessiontree.views.text import columns, cut, fitted, one_line, short_entry_id
@@ -63,8 +64,33 @@ class Node(Struct, frozen=True):
 class Graph(Struct, frozen=True):
     """The entries in the order of their rows, and their layout."""
 
-    nodes: list[Node]
+    nodes: GraphNodes
     layout: Layout
+
+
+class GraphNodes(Sequence[Node]):
+    """The nodes of a drawing in the order of their rows, created on access: only a few entries are in memory."""
+
+    def __init__(self, session: Session, numbers: Sequence[int], create: Callable[[int, Entry], Node]) -> None:
+        self.numbers = numbers
+        """By row: the node's number in file order."""
+        self._entries = StoredEntries(session.journal, numbers)
+        self._create = create
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @overload
+    def __getitem__(self, at: int) -> Node: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[Node]: ...
+    def __getitem__(self, at: int | slice) -> Node | list[Node]:
+        if isinstance(at, slice):
+            return [self[each] for each in range(len(self))[at]]
+        return self._create(self.numbers[at], self._entries[at])
+
+    def __iter__(self) -> Iterator[Node]:
+        return map(self._create, self.numbers, self._entries)
 
 
 def build_graph(session: Session, *, everything: bool = False, marks: Mapping[str, Mark] | None = None) -> Graph:
@@ -74,25 +100,29 @@ def build_graph(session: Session, *, everything: bool = False, marks: Mapping[st
     node_of = tree.node_of
     joins = find_merges(session)
     layout = find_layout(session, joins)
-    shown = [node for node, id in enumerate(tree.ids) if node_of[id] == node]
+    numbers = [node for node, id in enumerate(tree.ids) if node_of[id] == node]
     if not everything:
-        shown = [node for node in shown if types[node] in CONVERSATION_TYPES]
-    shown = group_lanes(layout, shown)
-    entries = dict(zip((tree.ids[node] for node in shown), session.journal.entries(shown), strict=True))
+        numbers = [node for node in numbers if types[node] in CONVERSATION_TYPES]
+    numbers = group_lanes(layout, numbers)
+    shown = bytearray(len(tree))
+    for node in numbers:
+        shown[node] = True
     depths = _depths(layout)
     above = tree.parents()
-    here = _nearest_shown(tree, session.node_of(session.leaf), entries)
+    here = _nearest_shown(tree, session.node_of(session.leaf), shown)
     labels = session.labels
     merged_into: dict[str | None, list[str]] = {}
     for id, join in joins.items():
         if join.session is None and join.entry in session:
-            merged_into.setdefault(_nearest_shown(tree, node_of[join.entry], entries), []).append(id)
-    marked = _first_shown(tree, entries, marks) if marks else {}
-    nodes = [
-        Node(
+            merged_into.setdefault(_nearest_shown(tree, node_of[join.entry], shown), []).append(id)
+    marked = _first_shown(tree, numbers, shown, marks) if marks else {}
+
+    def create(node: int, entry: Entry) -> Node:
+        id = tree.ids[node]
+        return Node(
             node,
             entry,
-            _nearest_shown(tree, above[node], entries),
+            _nearest_shown(tree, above[node], shown),
             depths[node],
             layout.lanes[node],
             id in active,
@@ -102,9 +132,8 @@ def build_graph(session: Session, *, everything: bool = False, marks: Mapping[st
             tuple(merged_into[id]) if id in merged_into else (),
             marked.get(id),
         )
-        for node, (id, entry) in zip(shown, entries.items(), strict=True)
-    ]
-    return Graph(nodes, layout)
+
+    return Graph(GraphNodes(session, numbers, create), layout)
 
 
 def _depths(layout: Layout) -> list[int]:
@@ -115,25 +144,24 @@ def _depths(layout: Layout) -> list[int]:
     return depths
 
 
-def _nearest_shown(tree: Tree, node: int | None, entries: Mapping[str, Entry]) -> str | None:
+def _nearest_shown(tree: Tree, node: int | None, shown: bytearray) -> str | None:
     """The id of a node, or of its nearest visible ancestor."""
     while node is not None:
-        id = tree.ids[node]
-        if id in entries:
-            return id
+        if shown[node]:
+            return tree.ids[node]
         node = tree.parent(node)
     return None
 
 
-def _first_shown(tree: Tree, entries: Mapping[str, Entry], marks: Mapping[str, Mark]) -> dict[str, Mark]:
+def _first_shown(tree: Tree, numbers: Sequence[int], shown: bytearray, marks: Mapping[str, Mark]) -> dict[str, Mark]:
     """Marks by the first visible entry of their branch."""
     found = {}
-    for id in entries:
-        at, node = id, tree.parent(tree.node_of[id])
-        while at not in marks and node is not None and tree.ids[node] not in entries:
+    for number in numbers:
+        at, node = tree.ids[number], tree.parent(number)
+        while at not in marks and node is not None and not shown[node]:
             at, node = tree.ids[node], tree.parent(node)
         if at in marks:
-            found[id] = marks[at]
+            found[tree.ids[number]] = marks[at]
     return found
 
 
@@ -143,7 +171,7 @@ def draw(graph: Graph, width: int, now: datetime | None = None) -> Iterator[str]
     name_width = min(max(map(len, names), default=0), 18)
     fitting = {name: fitted(name, name_width) for name in set(names)}
     moment = now or datetime.now().astimezone()
-    rows = find_rails(graph.layout, [node.number for node in graph.nodes], max(1, width // 6))
+    rows = find_rails(graph.layout, graph.nodes.numbers, max(1, width // 6))
     for node, name, row in zip(graph.nodes, names, rows, strict=True):
         if _starts_tree(node, graph.layout) and len(row.cells) == 1:
             yield ""

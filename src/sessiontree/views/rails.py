@@ -66,11 +66,15 @@ def group_lanes(layout: Layout, nodes: Iterable[int]) -> list[int]:
     that it follows. It changes nothing if only one branch was written at a time.
     """
     queues = _queues(layout, nodes)
-    given = {node for queue in queues.values() for node in queue if layout.lanes[node] != NO_LANE}
+    waiting = bytearray(len(layout))
+    """By node: whether it has a lane and still has to be placed."""
+    for given in queues.values():
+        for node in given:
+            waiting[node] = layout.lanes[node] != NO_LANE
     sources: dict[int, list[int]] = {}
     for source, merge in layout.joins:
         sources.setdefault(merge, []).append(source)
-    done: dict[int, None] = {}
+    done: list[int] = []
     for lane in sorted(queues):
         pending = [(lane, len(layout))]
         while pending:
@@ -81,12 +85,13 @@ def group_lanes(layout: Layout, nodes: Iterable[int]) -> list[int]:
                 continue
             node = queue[0]
             before = (layout.before[node], *sources.get(node, ()))
-            missing = next((other for other in before if other in given and other not in done), None)
+            missing = next((other for other in before if other != NO_NODE and waiting[other]), None)
             if missing is not None:
                 pending.append((layout.lanes[missing], missing))
             else:
-                done[queue.popleft()] = None
-    return list(done)
+                done.append(queue.popleft())
+                waiting[node] = False
+    return done
 
 
 def _queues(layout: Layout, nodes: Iterable[int]) -> dict[int, deque[int]]:

@@ -50,7 +50,7 @@ _RULE = "── "
 def transcript(session: Session, leaf: str | None) -> Iterator[str]:
     """The path to an entry, entry by entry."""
     labels = session.labels
-    for entry in session.branch(leaf).path():
+    for entry in session.iter_path(leaf):
         yield from show_entry(entry, label=labels.get(entry.id))
 
 

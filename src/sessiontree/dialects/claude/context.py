@@ -262,11 +262,11 @@ def _read_joined(lines: IndexedLines, ids: Sequence[str], plan: _Plan, positions
 
 
 def _message_sizes(lines: IndexedLines, plan: _Plan, positions: range) -> list[int]:
-    sizes = lines.sizes()
-    found = [sizes[node] for node in plan.nodes]
-    for at, shards in plan.shards.items():
-        found[at] += sum([sizes[shard] for shard in shards])
-    return found[positions.start : positions.stop]
+    found = lines.sizes(plan.nodes[positions.start : positions.stop])
+    for at in positions:
+        if at in plan.shards:
+            found[at - positions.start] += sum(lines.sizes(plan.shards[at]))
+    return found
 
 
 def _replaced(lines: IndexedLines) -> ReplacedError:

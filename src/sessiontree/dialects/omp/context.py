@@ -51,7 +51,7 @@ def as_client_reads(path: Path, loaded: dict[str, Entry]) -> Path:
     types = path.types
     if "context_edit" in types:  # Pi's own
         types = ["" if kind == "context_edit" else kind for kind in types]
-    return Path(path.ids, types, load)
+    return Path(path.ids, types, load, path.sizes)
 
 
 def _as_client_reads(entry: Entry, ids: Sequence[str], at: int) -> Entry:
