@@ -90,3 +90,14 @@ def test_an_empty_branch_summary_is_not_sent_by_claude_code(source: Path) -> Non
     back, _ = converted(path, "pi")
     with sessiontree.open(str(back)) as session:
         assert "branch_summary" in session.journal.types
+
+
+@pytest.mark.parametrize("target", ["claude", "omp", "neovate"])
+def test_an_edit_is_refused_where_the_client_would_send_the_original(source: Path, target: str) -> None:
+    path, _ = converted(source, target)
+    before = path.read_bytes()
+    with sessiontree.open(str(path), dialect=target) as session:
+        edit = {"type": "context_edit", "targetId": session.leaf, "replacement": None}
+        with pytest.raises(sessiontree.UsageError, match="does not apply edits of the context"):
+            session.append(edit)
+    assert path.read_bytes() == before

@@ -51,7 +51,9 @@ class Native(PiFamily):
         return 1 if is_torn_start(head) else 0
 
     def decode_line(self, fields: dict[str, Any], node: int) -> Envelope | Header | None:
-        return Envelope(SLOT, is_metadata=True) if is_title_slot(fields) else super().decode_line(fields, node)
+        if "id" not in fields and is_title_slot(fields):
+            return Envelope(SLOT, is_metadata=True)
+        return super().decode_line(fields, node)
 
     def iter_moves(self, lines: IndexedLines) -> Iterator[tuple[int, int | None]]:
         types, tree = lines.types, lines.tree
