@@ -21,6 +21,7 @@ from sessiontree.models.scripted import ScriptCall
 from sessiontree.session.session import Session
 from sessiontree.settings import Settings
 from tests.chat.terminals import Place, scripted, turn
+from tests.explore.programs import Repository
 
 
 def received(tmp_path: Path, model: str | None = None) -> tuple[Path, str]:
@@ -147,3 +148,13 @@ def test_an_exploration_does_not_use_the_model_of_the_file(tmp_path: Path) -> No
     assert default_model(session, Settings(model="demo")) == "demo"
     with pytest.raises(UsageError, match=r"pass --model scripted:/evil\.json"):
         default_model(session, Settings())
+
+
+def test_a_resumed_exploration_does_not_use_the_models_of_the_file(tmp_path: Path) -> None:
+    place = Repository(tmp_path)
+    evil = scripted(place, turn("from the file", repeat=True))
+    assert place.explore("go", "--n", "1", "--model", evil).returncode == 0
+    words = ["explore", "resume", place.location, "--again", "1"]
+    refused = place.sessiontree(*words)
+    assert refused.returncode != 0
+    assert f"--model {evil}" in refused.stderr

@@ -448,7 +448,7 @@ def test_worktrees_recorded_by_claude_code_are_listed_and_restored(
     restored = command("worktree", "restore", CLAUDE_ID)
     assert "has copies of 2 files" in restored.err
     assert (tree / "b.txt").read_text() == "b"
-    command("worktree", "restore", CLAUDE_ID, "--from-history")
+    command("worktree", "restore", CLAUDE_ID, "--from-history", "--yes")
     assert (tree / "b.txt").read_text() == "an earlier b"
     assert not (tmp_path / "x").exists()
     assert contents(tmp_path / "user") == before

@@ -15,6 +15,7 @@ from unittest import mock
 
 import sessiontree
 from sessiontree.cli import main
+from sessiontree.explore.state import explorations
 from sessiontree.models.scripted import ScriptTurn
 from sessiontree.session.session import Session
 from tests.chat.terminals import SECONDS, Place, Terminal, call, turn
@@ -107,7 +108,20 @@ class Repository(Place):
 def explore_words(session: str, arguments: Sequence[str]) -> list[str]:
     """Arguments of `explore` with the session inserted: after a subcommand, or first in the short form."""
     is_subcommand = bool(arguments) and arguments[0] in SUBCOMMANDS
-    return [arguments[0], session, *arguments[1:]] if is_subcommand else [session, *arguments]
+    models = recorded_models(session) if arguments and arguments[0] == "resume" else []
+    words = [arguments[0], session, *arguments[1:]] if is_subcommand else [session, *arguments]
+    return [*words, *model_arguments(models)]
+
+
+def recorded_models(session: str) -> list[str]:
+    """The models that a session names. A user who resumes an exploration has to allow them."""
+    if not os.path.isfile(session):
+        return []
+    found = explorations(sessiontree.open(session))
+    return sorted(
+        {lane.model for state in found for lane in state.plan.planned}
+        | {lane.record.model for state in found for lane in state.lanes}
+    )
 
 
 def model_arguments(models: Sequence[str] = MODELS) -> list[str]:

@@ -115,8 +115,13 @@ def resume_exploration(
 
     `models` are those that may be used besides the one in the settings: the file names one for each lane.
     """
+    allowed = {DEMO, *models, *filter(None, [options.settings.model])}
+    named = {lane.record.model for lane in state.open_lanes} | {lane.model for lane in state.plan.planned}
+    if refused := sorted(named - allowed):
+        choice = " ".join(f"--model {name}" for name in refused)
+        raise UsageError(f"the session file names models that are not in your settings; pass {choice} to use them")
     opened: list[Model] = []
-    find_model = _only([*models, *filter(None, [options.settings.model])], _opener(options.settings, opened))
+    find_model = _only(allowed, _opener(options.settings, opened))
     rules = ForkRules(trusted_rules(state, options.rules), find_model=find_model, settings=options.settings)
     exploration = resume(
         session,
@@ -177,7 +182,7 @@ def _only(names: Collection[str], find_model: Callable[..., Model]) -> Callable[
     """Open only models that the user has named: those in a session file may be anyone's choice."""
 
     def find(name: str, number: int = 1) -> Model:
-        if name not in names and name != DEMO:
+        if name not in names:
             raise UsageError(f"the session file names the model {name}; pass --model {name} to use it")
         return find_model(name, number)
 
