@@ -286,7 +286,7 @@ def test_control_sequences_from_session_content_never_reach_the_terminal(run: Ru
         content=[{"type": "toolCall", "id": HOSTILE, "name": HOSTILE, "arguments": {HOSTILE: HOSTILE}}],
     )
     session.append(role="toolResult", toolName=HOSTILE, toolCallId=HOSTILE, content=[{"type": "text", "text": HOSTILE}])
-    session.append(role=HOSTILE, content=HOSTILE)
+    session.append({"type": "message", "message": {"role": HOSTILE, "content": HOSTILE}})
     session.append({"type": HOSTILE, "x": HOSTILE})
     session.label(session.ids[0], HOSTILE)
     session.rename(HOSTILE)
