@@ -4,7 +4,8 @@ Names and fields are those of the native format, so that a native line decodes d
 the same values from their own lines. Unknown blocks and messages are preserved in `OtherBlock` and `OtherMessage`.
 
 `LazyMessages` is a sequence that decodes each message on first access. A path can hold a gigabyte of messages, and most
-callers look at only a few of them, or at each of them once. The number of messages and the entry of each are known without decoding.
+callers look at only a few of them, or at each of them once. The number of messages and the entry of each are known
+without decoding.
 """
 
 from __future__ import annotations

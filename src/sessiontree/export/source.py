@@ -133,4 +133,3 @@ class Source:
             (item.kind, item.name, item.places[0] if item.places else "") for item in self.session.related_files()
         ]
         return self._masked(found)
-
