@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 from msgspec import Struct
 
-from sessiontree.branches.merge_records import MergeRecord, find_merges, history_nodes
-from sessiontree.branches.tips import find_tips, tip_of
-from sessiontree.compaction.token_estimate import context_size
+from sessiontree.branches.context_sizes import ContextSizes
+from sessiontree.branches.merge_records import find_merges, history_nodes
+from sessiontree.branches.tips import find_tips, histories_are_paths, tip_of
 from sessiontree.core.entries import MESSAGE_TYPES
 from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.session.reader import Reader
@@ -48,56 +49,81 @@ def list_branches(session: Reader) -> list[BranchFacts]:
     """List all branches, the active one first, then the newest. The tip of a branch is its last message."""
     ours = history_nodes(session, session.leaf)
     active = tip_of(session, ours)
-    labels = {**session.client_notes.branch_summaries, **session.labels}
-    merges = find_merges(session)
-    found: list[BranchFacts] = []
-    for end, history in _histories(session, ours).items():
-        leaf = session.journal.tree.ids[end]
-        alone, missing = _difference(history, ours)
-        found.append(
-            BranchFacts(
-                leaf=leaf,
-                name=_name(session, leaf, history if end == active else alone, labels),
-                is_active=end == active,
-                ahead=_distance(session, alone),
-                behind=_distance(session, missing),
-                ancestor=_ancestor(session, history, alone),
-                last_time=_last_time(session, history),
-                tokens=context_size(session.context(leaf).messages).tokens,
-                merged_into=_merged_into(leaf, merges),
-            )
+    tips = find_tips(session)
+    if active is not None and active not in tips:
+        tips.append(active)  # the current entry is in the middle of a branch
+    compare = _PathComparison if histories_are_paths(session) else _HistoryComparison
+    comparison = compare(session, ours, {**session.client_notes.branch_summaries, **session.labels})
+    sizes = ContextSizes(session)
+    merged_into = _merged_into(session)
+    ids = session.journal.tree.ids
+    found = [
+        BranchFacts(
+            leaf=ids[tip],
+            name=(apart := comparison.compare(tip, is_active=tip == active)).name,
+            is_active=tip == active,
+            ahead=apart.ahead,
+            behind=apart.behind,
+            ancestor=apart.ancestor,
+            last_time=apart.last_time,
+            tokens=sizes.tokens(tip),
+            merged_into=tuple(merged_into.get(ids[tip], ())),
         )
+        for tip in tips
+    ]
     newest_first = sorted(found, key=lambda branch: branch.last_time, reverse=True)
     return sorted(newest_first, key=lambda branch: not branch.is_active)
 
 
-def _histories(session: Reader, active: Sequence[int]) -> dict[int, list[int]]:
-    """Tips of all branches, and the session's current entry, with their histories."""
-    found = find_tips(session)
-    here = tip_of(session, active)
-    if here is not None and here not in found:
-        found[here] = list(active[: active.index(here) + 1])  # the current entry is in the middle of a branch
+def _merged_into(session: Reader) -> dict[str, list[str]]:
+    """By the tip of a branch: the merges that merged it into others."""
+    found: dict[str, list[str]] = {}
+    for id, record in find_merges(session).items():
+        if record.session is None:
+            found.setdefault(record.entry, []).append(id)
     return found
 
 
-def _difference(one: Sequence[int], other: Sequence[int]) -> tuple[list[int], list[int]]:
-    mine, theirs = set(one), set(other)
-    return [node for node in one if node not in theirs], [node for node in other if node not in mine]
+class _Apart(Struct, frozen=True):
+    """How a branch differs from the active one."""
+
+    ahead: Distance
+    behind: Distance
+    ancestor: str | None
+    name: str | None
+    last_time: str
+
+
+class _HistoryComparison:
+    """Compares branches by their histories, for formats in which those are not simply paths."""
+
+    def __init__(self, session: Reader, ours: Sequence[int], labels: Mapping[str, str]) -> None:
+        self._session = session
+        self._ours = ours
+        self._labels = labels
+
+    def compare(self, tip: int, *, is_active: bool) -> _Apart:
+        journal = self._session.journal
+        ids = journal.tree.ids
+        history = self._ours if is_active else history_nodes(self._session, ids[tip])
+        history = history[: history.index(tip) + 1]
+        mine, theirs = set(history), set(self._ours)
+        alone = [node for node in history if node not in theirs]
+        shared = (ids[node] for node in reversed(history) if node in theirs and not is_metadata_id(ids[node]))
+        labelled = (ids[node] for node in reversed(history if is_active else alone) if ids[node] in self._labels)
+        name = self._labels.get(ids[tip]) or next((self._labels[id] for id in labelled), None)
+        return _Apart(
+            ahead=_distance(self._session, alone),
+            behind=_distance(self._session, [node for node in self._ours if node not in mine]),
+            ancestor=next(shared, None),
+            name=name,
+            last_time=_last_time(self._session, history),
+        )
 
 
 def _distance(session: Reader, nodes: Sequence[int]) -> Distance:
     types = session.journal.types
     return Distance(len(nodes), sum(types[node] in MESSAGE_TYPES for node in nodes))
-
-
-def _ancestor(session: Reader, history: Sequence[int], alone: Sequence[int]) -> str | None:
-    ids, apart = session.journal.tree.ids, set(alone)
-    return next((ids[node] for node in reversed(history) if node not in apart and not is_metadata_id(ids[node])), None)
-
-
-def _name(session: Reader, leaf: str, nodes: Sequence[int], labels: Mapping[str, str]) -> str | None:
-    ids = session.journal.tree.ids
-    return labels.get(leaf) or next((labels[ids[node]] for node in reversed(nodes) if ids[node] in labels), None)
 
 
 def _last_time(session: Reader, history: Sequence[int]) -> str:
@@ -108,5 +134,74 @@ def _last_time(session: Reader, history: Sequence[int]) -> str:
     return session.header.timestamp
 
 
-def _merged_into(leaf: str, merges: Mapping[str, MergeRecord]) -> tuple[str, ...]:
-    return tuple(id for id, record in merges.items() if record.entry == leaf and record.session is None)
+class _Fork(Struct, frozen=True):
+    """What a path has after it left the active one."""
+
+    entries: int
+    messages: int
+    ancestor: int | None
+    """The last entry on the active path."""
+    label: str | None
+    """The last label since then."""
+
+
+class _PathComparison:
+    """Compares branches by links: facts about a parent are those of all branches below it, and computed once."""
+
+    def __init__(self, session: Reader, ours: Sequence[int], labels: Mapping[str, str]) -> None:
+        self._session = session
+        self._labels = labels
+        self._parents = session.journal.tree.parents()
+        self._position = {node: at for at, node in enumerate(ours)}
+        types = session.journal.types
+        self._messages = [0, *accumulate(types[node] in MESSAGE_TYPES for node in ours)]
+        """By position on the active path: the number of messages before it."""
+        self._forks: dict[int, _Fork] = {}
+        self._times: dict[int, str] = {}
+        ids = session.journal.tree.ids
+        labelled = (self._labels[ids[node]] for node in reversed(ours) if ids[node] in labels)
+        self._active_label = next(labelled, None)
+
+    def compare(self, tip: int, *, is_active: bool) -> _Apart:
+        ids = self._session.journal.tree.ids
+        fork = self._fork(tip)
+        shared = 0 if fork.ancestor is None else self._position[fork.ancestor] + 1
+        missing = Distance(len(self._position) - shared, self._messages[-1] - self._messages[shared])
+        return _Apart(
+            ahead=Distance(fork.entries, fork.messages),
+            behind=missing,
+            ancestor=None if fork.ancestor is None else ids[fork.ancestor],
+            name=self._labels.get(ids[tip]) or (self._active_label if is_active else fork.label),
+            last_time=self._last_time(tip),
+        )
+
+    def _fork(self, tip: int) -> _Fork:
+        journal = self._session.journal
+        walked: list[int] = []
+        node: int | None = tip
+        while node is not None and node not in self._position and node not in self._forks:
+            walked.append(node)
+            node = self._parents[node]
+        known = self._forks.get(node) if node is not None else None
+        fork = known or _Fork(0, 0, node, None)
+        for node in reversed(walked):
+            label = self._labels.get(journal.tree.ids[node]) or fork.label
+            messages = fork.messages + (journal.types[node] in MESSAGE_TYPES)
+            fork = self._forks[node] = _Fork(fork.entries + 1, messages, fork.ancestor, label)
+        return fork
+
+    def _last_time(self, tip: int) -> str:
+        """The time of the last entry of a path that has one."""
+        walked: list[int] = []
+        node: int | None = tip
+        time = ""
+        while node is not None and not time:
+            if node in self._times:
+                time = self._times[node]
+                break
+            walked.append(node)
+            (entry,) = self._session.journal.entries([node])
+            time, node = entry.timestamp, self._parents[node]
+        time = time or self._session.header.timestamp
+        self._times.update(dict.fromkeys(walked, time))
+        return time

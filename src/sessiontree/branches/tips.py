@@ -2,56 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Sequence
 
 from sessiontree.branches.merge_records import history_nodes
 from sessiontree.core.entries import CONTEXT_TYPES
 from sessiontree.session.reader import Reader
 
 
-def find_tips(session: Reader) -> dict[int, list[int]]:
-    """Find the tips with their histories, the newest first.
+def find_tips(session: Reader) -> list[int]:
+    """Find the tips, the newest first.
 
     An entry in the history of another tip is not a tip: a result next to other results of its call, for example, or an
     entry before a compaction.
     """
-    return _ends(session, session.leaves(), history_nodes)
+    return _follow_tree(session) if histories_are_paths(session) else _compare_histories(session)
 
 
 def count_tips(session: Reader) -> int:
     """Count the tips. Listings call this for every session, so the common case of one leaf is fast."""
-    types, leaves = session.journal.types, session.leaves()
-    if len(leaves) <= 1:
-        return int(not CONTEXT_TYPES.isdisjoint(types))
-    return len(_ends(session, leaves, history_nodes if "compaction" in types else _path_nodes))
+    if len(session.leaves()) <= 1:
+        return int(not CONTEXT_TYPES.isdisjoint(session.journal.types))
+    return len(find_tips(session))
 
 
-def _path_nodes(session: Reader, leaf: str | None) -> list[int]:
-    """History of a leaf in a session without compactions, where it is simply the path."""
-    return session.dialect.find_path(session.journal, session.node_of(leaf), session.read_options)
+def histories_are_paths(session: Reader) -> bool:
+    """Whether the history of an entry is that of its parent and the entry itself, so that links are enough."""
+    return session.dialect.traits.follows_tree and not session.read_options.recovered
 
 
-def _ends(
-    session: Reader, leaves: Sequence[str], before: Callable[[Reader, str | None], list[int]]
-) -> dict[int, list[int]]:
-    ends: dict[int, list[int]] = {}
-    seen: set[int] = set()
-    node_of = session.journal.tree.node_of
-    for leaf in sorted(leaves, key=lambda leaf: node_of[leaf], reverse=True):
-        if node_of[leaf] in seen:
-            continue
-        history = before(session, leaf)
-        seen.update(history)
-        end = tip_of(session, history)
-        if end is not None:
-            ends.setdefault(end, history[: history.index(end) + 1])
-    found: dict[int, list[int]] = {}
-    passed: set[int] = set()
+def _follow_tree(session: Reader) -> list[int]:
+    """Find the tips by links alone: each entry is visited a few times, however many branches there are."""
+    parents, types = session.journal.tree.parents(), session.journal.types
+    ends = set[int]()
+    visited = bytearray(len(parents))
+    node: int | None
+    for node in _newest_leaves(session):
+        while node is not None and not visited[node] and types[node] not in CONTEXT_TYPES:
+            visited[node] = True  # a leaf below it has the same last message
+            node = parents[node]
+        if node is not None and not visited[node]:
+            visited[node] = True
+            ends.add(node)
+    found: list[int] = []
+    passed = bytearray(len(parents))
     for end in sorted(ends, reverse=True):
-        if end not in passed:
-            found[end] = ends[end]
-            passed.update(ends[end])
+        if not passed[end]:
+            found.append(end)
+            node = end
+            while node is not None and not passed[node]:
+                passed[node] = True
+                node = parents[node]
     return found
+
+
+def _compare_histories(session: Reader) -> list[int]:
+    """Find the tips of a session whose histories are not simply paths. Only one history is in memory at a time."""
+    tree = session.journal.tree
+    ends: set[int] = set()
+    seen = bytearray(len(tree))
+    newest_end = array("q", [-1]) * len(tree)
+    """By node: the newest end that has it in its history."""
+    for leaf in _newest_leaves(session):
+        if seen[leaf]:
+            continue
+        history = history_nodes(session, tree.ids[leaf])
+        end = tip_of(session, history)
+        before = len(history) if end is None else history.index(end)
+        for at, node in enumerate(history):
+            seen[node] = True
+            if end is not None and at < before and newest_end[node] < end:
+                newest_end[node] = end
+        if end is not None:
+            ends.add(end)
+    return sorted((end for end in ends if newest_end[end] < end), reverse=True)
+
+
+def _newest_leaves(session: Reader) -> list[int]:
+    node_of = session.journal.tree.node_of
+    return sorted((node_of[leaf] for leaf in session.leaves()), reverse=True)
 
 
 def tip_of(session: Reader, history: Sequence[int]) -> int | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import add_read_options, open_for_reading
-from sessiontree.views.json import describe_message, describe_own_message, describe_problem, describe_state
+from sessiontree.views.json import describe_message, describe_own_message, describe_state, iter_problems
 from sessiontree.views.text import one_line, plural
 from sessiontree.views.transcript import show_message
 
@@ -60,7 +60,7 @@ def _to_json(session: Session, leaf: str | None, context: Context, options: Opti
         "path": list(context.path),
         **_messages(session, context, options),
         "state": describe_state(context.state),
-        "problems": [describe_problem(problem) for problem in session.known_problems],
+        "problems": iter_problems(session),
     }
     return value
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import add_read_options, open_for_reading
-from sessiontree.views.json import describe_fragment, describe_problem, describe_shown
+from sessiontree.views.json import describe_fragment, describe_shown, iter_problems
 from sessiontree.views.transcript import full_transcript, transcript
 
 if TYPE_CHECKING:
@@ -50,5 +50,5 @@ def _to_json(session: Session, leaf: str | None, *, everything: bool) -> dict[st
             for entry in (session if everything else session.iter_path(leaf))
         ),
         "fragments": [describe_fragment(fragment) for fragment in session.fragments],
-        "problems": [describe_problem(problem) for problem in session.problems],
+        "problems": iter_problems(session),
     }

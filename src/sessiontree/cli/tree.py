@@ -9,7 +9,7 @@ from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import add_read_options, open_for_reading
 from sessiontree.explore.branch_labels import find_marks
 from sessiontree.views.graph import build_graph, describe_node, draw
-from sessiontree.views.json import describe_problem
+from sessiontree.views.json import iter_problems
 
 EXAMPLES = """examples:
   sessiontree tree 019c2f3a
@@ -32,7 +32,7 @@ def run(options: Options) -> None:
                 "dialect": session.dialect.name,
                 "leaf": session.leaf,
                 "nodes": map(describe_node, graph.nodes),
-                "problems": [describe_problem(problem) for problem in session.problems],
+                "problems": iter_problems(session),
             }
         )
         return

@@ -10,7 +10,7 @@ never raises an error and never causes an endless loop. Each of these is reporte
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -157,6 +157,22 @@ class Tree:
         while other is not None and other not in on_path:
             other = parents[other]
         return other
+
+    def find_ancestors(self, others: Mapping[int, int]) -> set[int]:
+        """Nodes whose path contains the node that `others` maps them to. Each link is followed once for all of them."""
+        self._settle()
+        # A subtree is an interval in depth-first order.
+        first, last, order = [0] * len(self.ids), [0] * len(self.ids), 0
+        pending = [step for root in self.roots() for step in (~root, root)]
+        while pending:
+            node = pending.pop()
+            if node < 0:
+                last[~node] = order
+                continue
+            first[node] = order = order + 1
+            for child in self.children(node):
+                pending += (~child, child)
+        return {node for node, other in others.items() if first[other] <= first[node] <= last[other]}
 
     def iter_subtree(self, node: int | None) -> Iterator[int]:
         """Iterate over a node and its descendants, depth first, children in file order; for None, over all nodes."""

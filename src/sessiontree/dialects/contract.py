@@ -127,6 +127,9 @@ class Traits(Struct, frozen=True):
     is_writable: bool = False
     one_line_per_entry: bool = False
     """Whether `render_entry` renders any entry as one line, so that appending needs no encoder."""
+    follows_tree: bool = False
+    """Whether the history and the context of an entry are those of its parent and its own content. Compactions, reset
+    boundaries and edits are exceptions for the context."""
     encoder_types: frozenset[str] = frozenset()
     """Entry types that need the encoder although `one_line_per_entry` holds for the others."""
 

@@ -158,13 +158,14 @@ def _tool_findings(journal: Journal, pairs: _ToolPairs, client_path: list[int]) 
 
 def _bound_findings(journal: Journal, bounds: list[tuple[int, Compaction]]) -> Iterator[Finding]:
     tree = journal.tree
+    nodes = [(node, tree.node_of.get(entry.first_kept_entry_id or "")) for node, entry in bounds]
+    on_path = tree.find_ancestors({node: kept for node, kept in nodes if kept is not None})
     dangling = []
     for node, entry in bounds:
         bound = entry.first_kept_entry_id
         if not bound or bound == entry.id:
             continue  # a compaction may keep nothing on purpose
-        kept = tree.node_of.get(bound)
-        if kept is None or tree.common_ancestor(kept, node) != kept:
+        if node not in on_path:
             dangling.append(node)
     if dangling:
         yield _finding("dangling-bound", map(journal.span, dangling), "the entries to keep are not in the context")

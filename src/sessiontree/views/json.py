@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -73,6 +74,12 @@ def describe_problem(problem: Problem) -> dict[str, Any]:
         "kind": problem.kind,
         "action": problem.action,
     }
+
+
+def iter_problems(session: Session) -> Iterator[dict[str, Any]]:
+    """The problems found so far. Reading entries finds more, so print these after them."""
+    for problem in session.known_problems:
+        yield describe_problem(problem)
 
 
 def describe_entry(entry: Entry) -> dict[str, Any]:

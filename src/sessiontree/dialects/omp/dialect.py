@@ -72,6 +72,7 @@ class OhMyPi(PiFamily):
     rules = Rules(resets=True, explicit_model_wins=True, default_thinking="off")
     traits = msgspec.structs.replace(
         PiFamily.traits,
+        follows_tree=False,  # its context leaves out retried and failed turns
         bookkeeping=frozenset({SLOT}),
         encoder_types=frozenset({"session_info"}),
         has_short_summaries=True,

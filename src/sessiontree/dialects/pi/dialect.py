@@ -74,6 +74,7 @@ class PiFamily(DialectBase):
         has_header=True,
         is_writable=True,
         one_line_per_entry=True,
+        follows_tree=True,
         may_refer_to_blobs=True,
         marks=CANONICAL_MARKS,
     )
