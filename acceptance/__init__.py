@@ -9,6 +9,9 @@
     sources       all sessions that are tested
     comparison    compare two histories
     cases         pairs of session and program, and their outcomes
+    transcripts   transcripts of Claude Code, generated from a seed
+    edits         our own operations on generated transcripts
+    generated     run generated sessions, reduce and save those that differ
     results       the table, the JSON and the exit code
 
 Nothing of the programs is part of this repository, and nothing here is part of the package.
