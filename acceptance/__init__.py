@@ -12,6 +12,9 @@
     turns         one file that our library and a program continue in turns
     trees         generated sessions of Pi and oh-my-pi
     contexts      every branch of many files, compared in one process of the program
+    transcripts   transcripts of Claude Code, generated from a seed
+    edits         our own operations on generated transcripts
+    generated     run generated sessions, reduce and save those that differ
     results       the table, the JSON and the exit code
 
 Nothing of the programs is part of this repository, and nothing here is part of the package.

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from acceptance import network, programs
 from acceptance.cases import Case, Outcome, iter_cases, try_case
-from acceptance.generated import GENERATORS, random_seed, try_generated
+from acceptance.generated import random_seed, try_generated
 from acceptance.programs import Name
 from acceptance.results import describe, exit_code, render_generated, render_table
 from acceptance.sources import iter_sources
@@ -50,7 +50,7 @@ def main() -> int:
         generated: dict[Name, list[Outcome]] = {}
         if not options.case and not options.as_is:
             seed = random_seed() if options.seed is None else options.seed
-            for name in [name for name in installed if name in GENERATORS]:
+            for name in installed:
                 generated[name] = try_generated(name, scratch, count=options.generated, seed=seed)
     finally:
         if options.keep:

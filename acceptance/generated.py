@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from acceptance import edits, transcripts
+from acceptance import contexts, edits, transcripts
 from acceptance.cases import Case, Outcome, try_case
 from acceptance.programs import Name, folder
 from acceptance.sources import Source
@@ -47,14 +47,22 @@ GENERATORS: dict[Name, Generator] = {
 }
 
 
+TREES_PER_PROGRAM = 1_000
+"""Generated sessions of Pi and oh-my-pi: one process of the program reads hundreds of them (see `contexts`)."""
+
+
 def try_generated(program: Name, scratch: Path, *, count: int | None, seed: int) -> list[Outcome]:
     """Let a program read generated sessions; the differing ones are reduced and saved."""
-    generator = GENERATORS[program]
-    seeds = range(seed, seed + (generator.count if count is None else count))
+    generator = GENERATORS.get(program)
+    default = TREES_PER_PROGRAM if generator is None else generator.count
+    seeds = range(seed, seed + (default if count is None else count))
     _log(f"{program}: {len(seeds)} generated sessions, seeds {seeds.start} to {seeds.stop - 1}")
+    if generator is None:
+        tried = contexts.try_generated(program, seeds, scratch / program / "generated")
+        return list(_show_progress(program, tried, len(seeds)))
     with ThreadPoolExecutor(WORKERS) as pool:
-        tried = pool.map(lambda seed: _try_seed(program, generator, seed, scratch), seeds)
-        outcomes = list(_show_progress(program, tried, len(seeds)))
+        attempts = pool.map(lambda seed: _try_seed(program, generator, seed, scratch), seeds)
+        outcomes = list(_show_progress(program, attempts, len(seeds)))
     differing = [outcome for outcome in outcomes if outcome.status == "differs"]
     for number, outcome in enumerate(differing):
         _save(outcome, scratch / "reduced", reduced=number < MAX_REDUCED)

@@ -155,6 +155,25 @@ def branches(session: Session) -> None:
     session.move(older)
 
 
+def compacted_elsewhere(session: Session) -> None:
+    """A compaction with kept messages on a branch that was left, and results that another branch does not have."""
+    start = session.append("user", "Which way?")
+    answer(session, text("Left."))
+    kept = session.append("user", "Go left.")
+    left = answer(session, text("Looking."), call("toolu_l", "read", path="a"), call("toolu_m", "read", path="b"))
+    result(session, "toolu_l", "read", text("alpha"))
+    result(session, "toolu_m", "read", text("beta"))
+    fields = {"summary": "We went left.", "firstKeptEntryId": kept.id, "tokensBefore": 100}
+    session.append({"type": "compaction", **fields})
+    session.append("user", "And on.")
+    beside = session.branch(at=left)
+    beside.append("user", "Stop before the results.")
+    other = session.branch(at=start.id)
+    other.append({"type": "branch_summary", "fromId": left, "summary": ""})
+    other.append(_assistant(text("Right.")))
+    session.move(other.append("user", "Go right.").id)
+
+
 def _merged(folder: Path, dialect: Dialect) -> Path:
     """A session with one branch merged into another twice: as a summary, then verbatim."""
     session = sessiontree.create(cwd="/tmp", in_memory=True)
@@ -192,6 +211,7 @@ CONVERSATIONS: list[Callable[[Session], None]] = [
     told,
     compacted,
     branches,
+    compacted_elsewhere,
     unanswered,
 ]
 

@@ -1,6 +1,6 @@
-"""Encode assistant messages and tool results: one line for each block, and a result as a child of its call's line.
+"""Encode assistant messages and tool results: one line for each block, and one for each result.
 
-`transcript` handles the exceptions, where a result becomes a child of another line.
+`transcript` and `write_state` decide which line is the parent of a result.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Encode canonical entries as a transcript that the client resumes in full.
 
-An assistant message is one line for each of its blocks, a result is a child of its call's line, a compaction is a
-boundary and a summary. Entries that the client has no line type for are on metadata lines of our own type, which it
+An assistant message is one line for each of its blocks, its results follow one another, a compaction is a boundary
+and a summary. Entries that the client has no line type for are on metadata lines of our own type, which it
 skips. Content that a line cannot store is passthrough data on it, found by decoding the line and comparing.
 """
 

@@ -1,9 +1,9 @@
 """A transcript under construction: places lines in the tree, holds back results, separates branches.
 
-The results of one response are held back until all have been encoded, or until something else is. Where some are
-missing, all become children of the response's last line instead of their own call's line: the client drops calls off
-the path that have no result. In a file that is continued nothing can be held back. There a result is a child of its own
-call only if no later call of the response is open.
+The results of one response are held back until all have been encoded, or until something else is, and are written as a
+chain after the response: so all are on the path, also for readers that do not restore parallel results. In a file that
+is continued nothing is held back. There a result is a child of its own call only if no later call of the response is
+open, because the client drops calls off the path that have no result.
 """
 
 from __future__ import annotations
