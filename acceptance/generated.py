@@ -53,13 +53,13 @@ TREES_PER_PROGRAM = 1_000
 
 def try_generated(program: Name, scratch: Path, *, count: int | None, seed: int) -> list[Outcome]:
     """Let a program read generated sessions; the differing ones are reduced and saved."""
-    generator = GENERATORS.get(program)
-    default = TREES_PER_PROGRAM if generator is None else generator.count
+    default = TREES_PER_PROGRAM if program not in GENERATORS else GENERATORS[program].count
     seeds = range(seed, seed + (default if count is None else count))
     _log(f"{program}: {len(seeds)} generated sessions, seeds {seeds.start} to {seeds.stop - 1}")
-    if generator is None:
+    if program != "claude":
         tried = contexts.try_generated(program, seeds, scratch / program / "generated")
         return list(_show_progress(program, tried, len(seeds)))
+    generator = GENERATORS[program]
     with ThreadPoolExecutor(WORKERS) as pool:
         attempts = pool.map(lambda seed: _try_seed(program, generator, seed, scratch), seeds)
         outcomes = list(_show_progress(program, attempts, len(seeds)))
