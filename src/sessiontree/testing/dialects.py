@@ -268,6 +268,8 @@ def _check_client(dialect: Dialect, sample: bytes) -> None:
     kept = client.find_kept_lines(journal, path, ())
     expect(kept is None or set(path) <= kept <= nodes, "a truncated file keeps the path, and lines of the file", kept)
     expect(all(map(os.path.isabs, client.find_backups(journal).values())), "copies of files have absolute paths")
+    copies = [copy for backups in client.file_history(journal) for copy in backups.files.values() if copy is not None]
+    expect(all(map(os.path.isabs, copies)), "copies of files have absolute paths")
     days = client.retention_days("/home/user/sessions/project/s.jsonl", lambda _: None)
     expect(days is None or days >= 0, "a retention is a number of days", days)
     if isinstance(client.prompt_history, PromptFile):
