@@ -41,6 +41,7 @@ location, home, script = sys.argv[1:]
 tools = load_tools()
 tools.add(TaskTool(home=home))
 session = sessiontree.open(location, home=home)
+session.set_config(approval_mode="yolo")
 model = ScriptedModel(parse_script(script.encode()))
 asyncio.run(run(session, "look at the parts", model=model, tools=tools).finish())
 """

@@ -541,7 +541,7 @@ def test_the_chat_opens_a_session_that_was_killed_at_the_caller(killed: Session,
     sub_agent_leaf = end_of_sub_agent(killed)
     script = tmp_path / "script.json"
     script.write_text('{"turns": [{"text": "never asked"}]}')
-    state = chatted(killed, script, tmp_path, "s", f"/switch {sub_agent_leaf}", "n", "/session", "/quit")
+    state = chatted(killed, script, tmp_path, "y", "s", f"/switch {sub_agent_leaf}", "n", "/session", "/quit")
     assert 'task {"description":"slow"' in state, "the open call is asked about"
     assert f"sub-agent 'slow' did not finish; /switch {sub_agent_leaf} shows its branch" in state
     session = sessiontree.open(killed.location)
