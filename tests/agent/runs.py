@@ -70,7 +70,7 @@ def results(messages: Any) -> dict[str, ToolResult]:
 
 def check_is_sound(session: Session) -> list[Message]:
     """Check that the file is healthy, every call has a result, and that a fresh reader, also as Pi, sees the same."""
-    session.close()
+    session.flush()
     if not Path(session.location).exists():
         return []
     fresh = sessiontree.open(session.location)

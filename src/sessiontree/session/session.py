@@ -7,7 +7,7 @@ faster, the session reads their lines and encodes again. Opening and reading nev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -187,30 +187,9 @@ class Session(Reader):
 
     def branch(self, at: str | Current | None = CURRENT) -> Branch:
         """Return a writer at an entry (None: before the first entry). Writes nothing."""
-        self._check_open()
         leaf = self.leaf if isinstance(at, Current) else at
         self.node_of(leaf)
         return Branch(self, leaf)
-
-    def _context(self, leaf: str | None) -> Context:
-        self._check_open()
-        return super()._context(leaf)
-
-    def _path(self, leaf: str | None) -> list[Entry]:
-        self._check_open()
-        return super()._path(leaf)
-
-    def __iter__(self) -> Iterator[Entry]:
-        self._check_open()
-        return super().__iter__()
-
-    def entry(self, id: str) -> Entry:
-        self._check_open()
-        return super().entry(id)
-
-    def entries(self, ids: list[str]) -> list[Entry]:
-        self._check_open()
-        return super().entries(ids)
 
     def move(self, to: str | None) -> None:
         """Switch to another entry, durably; None means before the first one."""
@@ -375,7 +354,7 @@ class Session(Reader):
             self._journal, self._pending = Journal(store, self.dialect, self._repository.blobs), None
 
     def close(self) -> None:
-        """Sync and close the store. After that, the session can neither be read nor written; only its facts stay."""
+        """Sync and close the store. Writing is refused after that; reading opens the store again."""
         with self._mutex:
             if not self._is_closed:
                 self._sync()
@@ -394,7 +373,6 @@ class Session(Reader):
     def refresh(self) -> list[str]:
         """Read the entries that other writers appended, pass them to listeners, and return their ids."""
         with self._mutex:
-            self._check_open()
             self._leaf = self.leaf  # evaluate before reading on: entries of other writers do not move our current entry
             self._unreported.extend(self._journal.refresh())
             arrived, self._unreported = self._unreported, []
