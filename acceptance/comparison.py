@@ -35,8 +35,13 @@ NOTHING_RECORDED = "(nothing was recorded)"
 MISSING_RESULT_TEXTS = (NO_RESULT, "[Tool call interrupted:", "[Tool result missing", "[Request interrupted by user]")
 # Ours, and Claude Code's for a message without content.
 FILLER_TEXTS = (NO_USER_BEFORE, NO_USER_BETWEEN, "(no content)")
-# What Claude Code sends for a message of which nothing is left, such as a result without its call.
-EMPTIED = ("user: (no content)", "user: [Orphaned tool result removed due to conversation resume]")
+# What Claude Code sends for a message of which nothing is left, such as a result without its call, and between two
+# messages of the user.
+FILLED_IN = (
+    "user: (no content)",
+    "user: [Orphaned tool result removed due to conversation resume]",
+    "assistant: No response requested.",
+)
 
 MAX_LINE = 160
 MAX_DIFFERENCE = 24
@@ -72,7 +77,7 @@ def differs_on_purpose(ours: Sequence[str], theirs: Sequence[str]) -> bool:
     """Whether a history and the one that Claude Code sends differ only as they should.
 
     We keep calls without a result, of which the client drops many. It puts the texts of a response before its calls, in
-    whatever order they were recorded. And it fills in messages of which nothing is left.
+    whatever order they were recorded. And it fills in messages of which nothing is left, or where an answer is missing.
     """
     dropped = _open_calls(ours) - _open_calls(theirs)
     return _with_texts_first(_without_calls(ours, dropped)) == _with_texts_first(theirs)
@@ -95,7 +100,7 @@ def _without_calls(lines: Sequence[str], calls: set[str]) -> list[str]:
 def _with_texts_first(lines: Sequence[str]) -> list[str]:
     """Lines without fillers; in each answer, the texts come before the calls."""
     found: list[str] = []
-    for is_answer, group in groupby((line for line in lines if line not in EMPTIED), _is_answer):
+    for is_answer, group in groupby((line for line in lines if line not in FILLED_IN), _is_answer):
         found += sorted(group, key=lambda line: is_answer and line.startswith("assistant calls "))
     return found
 

@@ -67,7 +67,10 @@ def _apply(rng: random.Random, session: Session, operation: str, text: str) -> l
 
 
 def _is_possible_leaf(session: Session, id: str) -> bool:
-    return session.type_of(id) == "message" and session.fields(id).get("isSidechain") is not True
+    if session.type_of(id) != "message" or session.fields(id).get("isSidechain") is True:
+        return False
+    # The client never follows a branch without any user or assistant line.
+    return any(session.fields(above)["type"] in ("user", "assistant") for above in session.path_ids(id))
 
 
 def _compact(rng: random.Random, session: Session, text: str) -> list[Message] | None:

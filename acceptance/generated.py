@@ -75,13 +75,13 @@ def random_seed() -> int:
 
 def _try_seed(program: Name, generator: Generator, seed: int, scratch: Path) -> Outcome:
     path = scratch / program / "generated" / f"seed-{seed}.jsonl"
-    generator.write(seed, path)
-    return _try_file(program, path, scratch / program / f"seed-{seed}")
+    return _try_file(program, path, scratch / program / f"seed-{seed}", lambda: generator.write(seed, path))
 
 
-def _try_file(program: Name, path: Path, run: Path) -> Outcome:
+def _try_file(program: Name, path: Path, run: Path, write: Callable[[], None] = lambda: None) -> Outcome:
     case = Case(Source(program, path), program)
     try:
+        write()
         return try_case(case, run)
     except Exception as error:  # noqa: BLE001 - a session that breaks must not hide how the others end
         return Outcome(case, "differs", f"{type(error).__name__}: {error}")

@@ -230,9 +230,9 @@ def test_a_missing_parent_is_bridged_to_the_newest_older_line_wherever_it_is_in_
     assert path_of(user("a", None), assistant("b", "lost", 50), user("z", "a", 40), pin("b")) == ["a", "z", "b"]
 
 
-def test_a_missing_parent_is_never_bridged_to_a_descendant() -> None:
+def test_a_missing_parent_may_be_bridged_to_a_descendant_as_in_the_client() -> None:
     lines = [user("a", None, 0), assistant("b", "lost", 10), user("c", "b", 10), user("d", "b", 10)]
-    assert path_of(*lines) == ["a", "b", "d"]
+    assert path_of(*lines) == ["a", "c", "b", "d"]
 
 
 def test_a_recovered_reading_restores_history_before_a_missing_parent() -> None:

@@ -33,8 +33,9 @@ def client_bridge(chain: Chain, loaded: LoadedLines) -> Bridge:
         is_cycle = chain.recorded_parent(stopped) in seen
         if not is_cycle and not chain.tree.is_orphan(stopped) and stopped not in loaded.links:
             return None
-        candidates = (node for node in chain.iter_older_links(last, MAX_GAP_MS) if node in loaded)
-        return _first_unconnected(chain, candidates, seen, loaded.links)
+        # Only lines of this walk are excluded: a descendant of one of them leads back to it, and is bridged in turn.
+        candidates = chain.iter_older_links(last, MAX_GAP_MS)
+        return next((node for node in candidates if node in loaded and node not in seen), None)
 
     return bridge
 
