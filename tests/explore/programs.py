@@ -114,14 +114,13 @@ def explore_words(session: str, arguments: Sequence[str]) -> list[str]:
 
 
 def recorded_models(session: str) -> list[str]:
-    """The models that a session names. A user who resumes an exploration has to allow them."""
+    """The models that a session names. A user who resumes has to allow them, except the demonstration."""
     if not os.path.isfile(session):
         return []
     found = explorations(sessiontree.open(session))
-    return sorted(
-        {lane.model for state in found for lane in state.plan.planned}
-        | {lane.record.model for state in found for lane in state.lanes}
-    )
+    planned = {lane.model for state in found for lane in state.plan.planned}
+    lanes = {lane.record.model for state in found for lane in state.lanes}
+    return sorted((planned | lanes) - {"demo"})
 
 
 def model_arguments(models: Sequence[str] = MODELS) -> list[str]:
