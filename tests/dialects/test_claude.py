@@ -314,6 +314,19 @@ def test_a_recovered_reading_finds_shards_and_results_without_a_response_id() ->
     assert path_of(*parallel(None), read_options=RECOVERED) == ["a", "s1", "r1", "s2", "s3", "r3", "r2", "b"]
 
 
+def test_branches_whose_calls_have_the_same_id_keep_their_own_results() -> None:
+    lines = [
+        user("a", None),
+        shard("s1", "a", "1"),
+        result("r1", "s1", "1"),
+        user("b", "a"),
+        {**shard("s2", "b", "1"), "message": {**shard("s2", "b", "1")["message"], "id": "msg_other"}},
+        result("r2", "s2", "1"),
+        assistant("c", "r2"),
+    ]
+    assert path_of(*lines) == ["a", "b", "s2", "r2", "c"]
+
+
 def test_the_first_shard_on_the_path_comes_before_those_beside_it() -> None:
     lines = [
         user("a", None),

@@ -99,7 +99,7 @@ class AssistantEncoder:
         """Build the message fields that all shards share. An unusable response id is replaced by a generated one."""
         response = string_in(message, "responseId") or ""
         is_usable = response.startswith("msg_") and tool_identifier(response) == response
-        if not is_usable or response in self._responses:
+        if not is_usable or response in self._responses or self._transcript.state.has_response(response):
             response = GENERATED_RESPONSE + id.replace("-", "")
         self._responses.add(response)
         return {

@@ -5,11 +5,11 @@ its call. The next turn is a child of the result written last. So a walk up from
 the shards after the one it arrives at.
 
 The client (about 2.1.8x and newer) restores them by id, wherever they are in the file (measured with 2.1.325): all
-lines with the `message.id` of a response on the path are its shards, and all results for their calls belong to it. They
-are together at its first shard on the path: that one, the other shards in file order, then the results in file order
-(its SDK sorts by time). Of two results for one call the first is kept. A shard off the path whose call has no result is
-dropped once a prompt follows: until then the call may still be running. Without a `message.id` the client finds none of
-them; `ReadOptions.recovered` does.
+lines with the `message.id` of a response on the path are its shards. The results of their calls are the children of
+these shards, and for a call without one, any line with its id. They are together at the first shard on the path: that
+one, the other shards in file order, then the results in file order (its SDK sorts by time). Of two results for one call
+the first is kept. A shard off the path whose call has no result is dropped once a prompt follows: until then the call
+may still be running. Without a `message.id` the client finds none of them; `ReadOptions.recovered` does.
 """
 
 from __future__ import annotations
@@ -50,8 +50,11 @@ def insert_parallel_lines(
     """
     on_path = set(path)
     messages = [node for node, kind in enumerate(chain.types) if kind == "message"]
+    off_path = [n for n in messages if n not in on_path and (eligible is None or n in eligible)]
+    if not off_path and not _has_scattered_response(chain, path):
+        return list(path)
     search = _ParallelLines(chain, path, recovered)
-    search.add_off_path([n for n in messages if n not in on_path and (eligible is None or n in eligible)])
+    search.add_off_path(off_path)
     groups: dict[int, list[int]] = {}
     moved: set[int] = set()
     for response in search.scattered():
@@ -66,6 +69,28 @@ def insert_parallel_lines(
         elif node not in moved:
             joined.append(node)
     return joined
+
+
+def _has_scattered_response(chain: Chain, path: Sequence[int]) -> bool:
+    """Whether another turn is between two shards of a response. Fast, because nearly always there is none."""
+    seen: set[str] = set()
+    current = ""
+    for node in path:
+        summary = chain.summaries.get(node)
+        if summary is None:
+            if chain.types[node] != "message":
+                continue
+            summary = chain.summary(node)
+        if summary.is_assistant:
+            if summary.response != current:
+                if summary.response in seen:
+                    return True
+                current = summary.response
+                if current:
+                    seen.add(current)
+        elif summary.is_message and not summary.results:
+            current = ""
+    return False
 
 
 class _ParallelLines:
@@ -162,11 +187,15 @@ class _ParallelLines:
         chain = self._chain
         answered: set[str] = set()
         results: list[int] = []
-        for node in chain.in_order(response.results):
+        # A result elsewhere counts only for a call without one of its own: branches can have calls with the same id.
+        in_order = chain.in_order(response.results)
+        own = {node for node in in_order if node in on_path or self._is_child(node, response)}
+        for node in [*filter(own.__contains__, in_order), *(node for node in in_order if node not in own)]:
             calls = chain.summary(node).results
             if node in on_path or not answered.issuperset(calls):
                 results.append(node)
             answered.update(calls)
+        results = chain.in_order(results)
         # The client drops a shard off the path whose call was never answered, unless the call may still be running.
         is_open = not self._is_followed_by_prompt(response)
         shards = [
@@ -175,6 +204,11 @@ class _ParallelLines:
             if node in on_path or is_open or answered.issuperset(chain.summary(node).calls)
         ]
         return [response.first, *shards, *results]
+
+    def _is_child(self, node: int, response: _Response) -> bool:
+        above = self._chain.iter_ancestors(self._chain.parents[node])
+        parent = next((at for at in above if not self._is_progress(at)), -1)
+        return parent == response.first or parent in response.shards
 
     def _is_followed_by_prompt(self, response: _Response) -> bool:
         # The output of a local command is sent like a prompt, but the calls before it may still be running.

@@ -50,6 +50,8 @@ class WriteState:
 
     def __init__(self, lines: IndexedLines | None) -> None:
         self._lines = lines
+        self._responses: set[str] | None = None
+        """The ids of the responses in the file, once they are needed."""
         self._placed: dict[str, PlacedEntry] = {}
         """By the line that children name as their parent."""
         self._main_lines: dict[str, str] = {}
@@ -109,6 +111,17 @@ class WriteState:
                 return placed.prompt
             leaf = placed.parent
         return ""
+
+    def has_response(self, id: str) -> bool:
+        """Whether the file that is continued has a response with an id: the client takes its lines for shards of it."""
+        if self._lines is None:
+            return False
+        if self._responses is None:
+            chain = Chain(self._lines)
+            messages = [node for node, kind in enumerate(chain.types) if kind == "message"]
+            chain.load_summaries(messages)
+            self._responses = {chain.summary(node).response for node in messages}
+        return id in self._responses
 
     # Calls
 
