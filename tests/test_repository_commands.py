@@ -51,7 +51,9 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("COLUMNS", "100")
     (tmp_path / "project").mkdir()
     monkeypatch.chdir(tmp_path / "project")
-    (tmp_path / "script.json").write_text(json.dumps({"turns": [{"text": f"The {WORD} could fly."}]}))
+    notes = {"when": "Write (none) under a heading", "text": "## Goal\n\n- Learn about it.", "repeat": True}
+    script = {"turns": [notes, {"text": f"The {WORD} could fly."}]}
+    (tmp_path / "script.json").write_text(json.dumps(script))
     return tmp_path
 
 

@@ -117,7 +117,7 @@ def test_the_user_decides_about_calls_that_a_killed_program_left_open(place: Pla
     assert [_runs(place, name) for name in NAMES] == [2, 1, 1]
     again, skipped, told = results_sent(server.requests[0])
     assert again.strip() == "again is done"
-    assert "This call has no result: none was stored." in skipped
+    assert "The result of this call was lost: none was stored." in skipped
     assert told == "it printed 7"
     messages = checked(place)
     assert [one.role for one in messages] == ["user", "assistant", *["toolResult"] * 3, "user", "assistant"]

@@ -35,7 +35,7 @@ def test_ctrl_c_at_a_question_ends_the_turn(place: Place) -> None:
 
 @pytest.mark.parametrize(
     ("answer", "runs", "result"),
-    [("r", 2, "once"), ("s", 1, "This call has no result"), ("a it printed 7", 1, "it printed 7")],
+    [("r", 2, "once"), ("s", 1, "The result of this call was lost"), ("a it printed 7", 1, "it printed 7")],
     ids=["run again", "skip", "answer by hand"],
 )
 def test_the_user_decides_about_a_call_that_a_crash_left_open(

@@ -296,7 +296,7 @@ class Checkpoints:
         if now is None:
             return "it is now a folder or special file"
         if not any(is_same_state(now, known) for known in last):
-            return "it was changed since, by the user or a program that did not record it"
+            return "the user or another program has changed it since"
         return None
 
     # Rewinding

@@ -154,7 +154,7 @@ def lost(*, had_begun: bool) -> ToolOutput:
     """The result of a call without one that the user chose not to run again."""
     known = "It had begun to change files" if had_begun else "It is not known whether it ran, in part or at all"
     return ToolOutput(
-        f"This call has no result: none was stored. {known}. It was not run again.",
+        f"The result of this call was lost: none was stored. {known}. It was not run again.",
         True,
         {"lost": True, "begun": had_begun},
     )
