@@ -101,20 +101,25 @@ class _HistoryComparison:
         self._session = session
         self._ours = ours
         self._labels = labels
+        self._is_ours = bytearray(len(session.journal))
+        for node in ours:
+            self._is_ours[node] = True
 
     def compare(self, tip: int, *, is_active: bool) -> _Apart:
         journal = self._session.journal
         ids = journal.tree.ids
         history = self._ours if is_active else history_nodes(self._session, ids[tip])
         history = history[: history.index(tip) + 1]
-        mine, theirs = set(history), set(self._ours)
-        alone = [node for node in history if node not in theirs]
-        shared = (ids[node] for node in reversed(history) if node in theirs and not is_metadata_id(ids[node]))
+        theirs, mine = self._is_ours, bytearray(len(journal))
+        for node in history:
+            mine[node] = True
+        alone = [node for node in history if not theirs[node]]
+        shared = (ids[node] for node in reversed(history) if theirs[node] and not is_metadata_id(ids[node]))
         labelled = (ids[node] for node in reversed(history if is_active else alone) if ids[node] in self._labels)
         name = self._labels.get(ids[tip]) or next((self._labels[id] for id in labelled), None)
         return _Apart(
             ahead=_distance(self._session, alone),
-            behind=_distance(self._session, [node for node in self._ours if node not in mine]),
+            behind=_distance(self._session, [node for node in self._ours if not mine[node]]),
             ancestor=next(shared, None),
             name=name,
             last_time=_last_time(self._session, history),

@@ -131,16 +131,13 @@ def build_context(path: Path, rules: Rules) -> Context:
         return found
 
     plan = _Plan(path, messages_of, [], [], [])
-    is_kept = True
+    sizes = path.sizes(positions)
+    is_kept = sum(sizes) <= MAX_KEPT
     kept: list[Message] = []
-    size = 0
-    for step, bytes_read in _steps(path, positions):
+    for step in _steps(positions, sizes):
         added = plan.add(step)
-        size += bytes_read
-        is_kept = is_kept and size <= MAX_KEPT
-        kept += added
-        if not is_kept:
-            kept.clear()
+        if is_kept:
+            kept += added
     state = _state(path, rules, plan.model, first)
     messages = tuple(kept) if is_kept else plan.messages()
     return Context(tuple(path.ids), messages, tuple([path.ids[at] for at in plan.places]), state)
@@ -186,18 +183,19 @@ class _Plan(Struct):
         return self.path.sizes(self.places[wanted.start : wanted.stop])
 
 
-def _steps(path: Path, positions: Sequence[int]) -> Iterator[tuple[Sequence[int], int]]:
-    """Split positions into steps that are loaded together, with the size of each: the first position is alone, because
-    it may be a compaction that comes after the others on the path."""
-    sizes = path.sizes(positions)
+def _steps(positions: Sequence[int], sizes: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Split positions into steps that are loaded together, by the sizes of their lines.
+
+    The first position is alone, because it may be a compaction that comes after the others on the path.
+    """
     start, size = 0, 0
     for at, added in enumerate(sizes):
         if at == 1 or (at > start and size + added > _MAX_STEP):
-            yield positions[start:at], size
+            yield positions[start:at]
             start, size = at, 0
         size += added
     if positions:
-        yield positions[start:], size
+        yield positions[start:]
 
 
 def path_messages(path: Path) -> list[Message]:

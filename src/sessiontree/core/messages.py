@@ -304,9 +304,9 @@ class LazyMessages(Sequence[Message]):
     """A sequence that behaves like a tuple of messages and compares equal to one.
 
     `load` decodes a range of positions; `sizes` returns each message's size in the file without decoding it. Decoded
-    messages are cached. Once they are larger than `capacity`, as measured by `sizes`, all but the last `CACHED_BYTES`
-    are dropped, and decoded again on access. `systems` are the positions of system prompts, so that a search for
-    the current system prompt decodes only those.
+    messages are cached: all of them if they are not larger than `capacity`, as measured by `sizes`, else the last
+    `CACHED_BYTES`. Others are decoded again on access. `systems` are the positions of system prompts, so that a search
+    for the current system prompt decodes only those.
     """
 
     def __init__(
@@ -325,6 +325,8 @@ class LazyMessages(Sequence[Message]):
         self._cached: deque[tuple[range, int]] = deque()
         """The cached ranges with their sizes, the first one decoded first."""
         self._cached_size = 0
+        self._is_measured = False
+        """Whether the size of all messages was compared with the capacity."""
         self.systems = systems
 
     def guard(self, mutex: AbstractContextManager[object]) -> None:
@@ -376,8 +378,10 @@ class LazyMessages(Sequence[Message]):
     def _drop_excess(self, added: int) -> None:
         """Drop what was decoded first if more than the capacity is cached, but not what was just added."""
         self._cached_size += added
-        if self._cached_size > self._capacity:
-            self._capacity = min(self._capacity, CACHED_BYTES)
+        if self._cached_size > CACHED_BYTES and not self._is_measured:
+            self._is_measured = True
+            if sum(self._sizes(range(len(self)))) > self._capacity:
+                self._capacity = min(self._capacity, CACHED_BYTES)
         while self._cached_size > self._capacity and len(self._cached) > 1:
             oldest, weight = self._cached.popleft()
             self._cached_size -= weight

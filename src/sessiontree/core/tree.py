@@ -10,10 +10,14 @@ never raises an error and never causes an endless loop. Each of these is reporte
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
+
+_NONE = -1
+"""In columns of nodes: none."""
 
 TreeProblemKind = Literal["duplicate-id", "missing-parent", "self-parent", "cycle", "forward-reference"]
 
@@ -161,17 +165,28 @@ class Tree:
     def find_ancestors(self, others: Mapping[int, int]) -> set[int]:
         """Nodes whose path contains the node that `others` maps them to. Each link is followed once for all of them."""
         self._settle()
-        # A subtree is an interval in depth-first order.
-        first, last, order = [0] * len(self.ids), [0] * len(self.ids), 0
-        pending = [step for root in self.roots() for step in (~root, root)]
-        while pending:
-            node = pending.pop()
-            if node < 0:
-                last[~node] = order
+        if not others:
+            return set()
+        # A subtree is an interval in depth-first order. Children are linked lists, which take little memory.
+        size = len(self.ids)
+        first, last, following = (array("q", [0]) * size for _ in range(3))
+        children = array("q", [_NONE]) * (size + 1)
+        """By node: its first child; the last item is the first root."""
+        for node in range(size - 1, -1, -1):
+            parent = self._parents[node]
+            place = size if parent is None else parent
+            following[node], children[place] = children[place], node
+        node, order = children[size], 0
+        pending: list[int] = []
+        while node != _NONE or pending:
+            if node == _NONE:
+                node = pending.pop()
+                last[node] = order
+                node = following[node]
                 continue
             first[node] = order = order + 1
-            for child in self.children(node):
-                pending += (~child, child)
+            pending.append(node)
+            node = children[node]
         return {node for node, other in others.items() if first[other] <= first[node] <= last[other]}
 
     def iter_subtree(self, node: int | None) -> Iterator[int]:

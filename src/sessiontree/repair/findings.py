@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
@@ -35,12 +36,46 @@ class Finding(Struct, frozen=True):
         return self.rule.severity
 
 
-class _ToolPairs(Struct):
-    """Nodes of calls and results by id, and nodes with truncated texts, in the complete file."""
+class _ToolPairs:
+    """Nodes of calls and results by id, and nodes with truncated texts, in the complete file.
 
-    calls: dict[str, int]
-    results: dict[str, list[int]]
-    cut: list[int]
+    Stored in columns: a file can have hundreds of thousands of calls.
+    """
+
+    def __init__(self) -> None:
+        self.cut: list[int] = []
+        self._rows: dict[str, int] = {}
+        self._calls = array("q")
+        """By row: the first node with the call, or -1."""
+        self._results = array("q")
+        """By row: the first node with a result, or -1."""
+        self._more_results: dict[int, list[int]] = {}
+
+    def _row(self, id: str) -> int:
+        row = self._rows.get(id)
+        if row is None:
+            row = self._rows[id] = len(self._calls)
+            self._calls.append(-1)
+            self._results.append(-1)
+        return row
+
+    def add_call(self, id: str, node: int) -> None:
+        row = self._row(id)
+        if self._calls[row] < 0:
+            self._calls[row] = node
+
+    def add_result(self, id: str, node: int) -> None:
+        row = self._row(id)
+        if self._results[row] < 0:
+            self._results[row] = node
+        else:
+            self._more_results.setdefault(row, []).append(node)
+
+    def __iter__(self) -> Iterator[tuple[int | None, list[int]]]:
+        """Iterate over the ids: the node of the call, if there is one, and those of its results."""
+        for row, (call, result) in enumerate(zip(self._calls, self._results, strict=True)):
+            results = [] if result < 0 else [result, *self._more_results.get(row, ())]
+            yield None if call < 0 else call, results
 
 
 def examine(session: Session) -> list[Finding]:
@@ -108,15 +143,17 @@ def _tree_findings(session: Session) -> Iterator[Finding]:
         yield _finding(rule, places, "; ".join([*lost, candidates[rule]]))
 
 
-def _read_all(journal: Journal) -> tuple[_ToolPairs, list[tuple[int, Compaction]]]:
-    pairs = _ToolPairs({}, {}, [])
-    bounds: list[tuple[int, Compaction]] = []
+def _read_all(journal: Journal) -> tuple[_ToolPairs, list[tuple[int, str]]]:
+    """Read every entry. Returns what its calls and results are, and the first kept entry of each compaction."""
+    pairs = _ToolPairs()
+    bounds: list[tuple[int, str]] = []
     for start in range(0, len(journal), _STEP):
         nodes = range(start, min(start + _STEP, len(journal)))
         for node, entry in zip(nodes, journal.entries(nodes), strict=True):
             _collect(pairs, node, entry, journal.dialect.traits.truncation_notice)
-            if isinstance(entry, Compaction):
-                bounds.append((node, entry))
+            # A compaction may keep nothing on purpose.
+            if isinstance(entry, Compaction) and entry.first_kept_entry_id not in ("", None, entry.id):
+                bounds.append((node, entry.first_kept_entry_id))
     return pairs, bounds
 
 
@@ -127,46 +164,46 @@ def _collect(pairs: _ToolPairs, node: int, entry: Entry, truncation_notice: str)
         if truncation_notice and message_text(message).endswith(truncation_notice):
             pairs.cut.append(node)
         if isinstance(message, ToolResult):
-            pairs.results.setdefault(message.tool_call_id, []).append(node)
+            pairs.add_result(message.tool_call_id, node)
         for call in tool_calls(message):
-            pairs.calls.setdefault(call.id, node)
+            pairs.add_call(call.id, node)
 
 
 def _tool_findings(journal: Journal, pairs: _ToolPairs, client_path: list[int]) -> Iterator[Finding]:
-    orphans = [node for id, nodes in pairs.results.items() if id not in pairs.calls for node in nodes]
+    orphans = [node for call, results in pairs if call is None for node in results]
     if orphans:
         yield _finding(
             "orphan-tool-result", map(journal.span, orphans), f"{_count(len(orphans), 'result')} without a call"
         )
     if pairs.cut:
         yield _finding("cut-content", map(journal.span, pairs.cut))
-    open_calls = [node for id, node in pairs.calls.items() if id not in pairs.results]
+    open_calls = [call for call, results in pairs if call is not None and not results]
     if open_calls:
         yield _finding(
             "unanswered-tool-call", map(journal.span, open_calls), f"{_count(len(open_calls), 'call')} unanswered"
         )
     # Results that follow the last message of the path are on a branch that was left, not lost.
-    on_path, continued = set(client_path), set(client_path[:-1])
-    lost = [
-        nodes[0]
-        for id, nodes in pairs.results.items()
-        if pairs.calls.get(id) in continued and on_path.isdisjoint(nodes)
-    ]
+    on_path = bytearray(len(journal))
+    for node in client_path:
+        on_path[node] = True
+    last = client_path[-1] if client_path else None
+    lost = sorted(
+        results[0]
+        for call, results in pairs
+        if call is not None
+        and call != last
+        and on_path[call]
+        and results
+        and not any(on_path[node] for node in results)
+    )
     if lost:
         yield _finding("lost-parallel-results", map(journal.span, lost), f"{_count(len(lost), 'result')} off the path")
 
 
-def _bound_findings(journal: Journal, bounds: list[tuple[int, Compaction]]) -> Iterator[Finding]:
-    tree = journal.tree
-    nodes = [(node, tree.node_of.get(entry.first_kept_entry_id or "")) for node, entry in bounds]
-    on_path = tree.find_ancestors({node: kept for node, kept in nodes if kept is not None})
-    dangling = []
-    for node, entry in bounds:
-        bound = entry.first_kept_entry_id
-        if not bound or bound == entry.id:
-            continue  # a compaction may keep nothing on purpose
-        if node not in on_path:
-            dangling.append(node)
+def _bound_findings(journal: Journal, bounds: list[tuple[int, str]]) -> Iterator[Finding]:
+    nodes = {node: journal.tree.node_of.get(bound) for node, bound in bounds}
+    on_path = journal.tree.find_ancestors({node: kept for node, kept in nodes.items() if kept is not None})
+    dangling = [node for node, _ in bounds if node not in on_path]
     if dangling:
         yield _finding("dangling-bound", map(journal.span, dangling), "the entries to keep are not in the context")
 

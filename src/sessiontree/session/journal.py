@@ -259,6 +259,8 @@ class Journal:
             if not raw.isascii():
                 raw.decode()
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            if not raw.rstrip().endswith(b"}"):
+                return None  # not an object for a tolerant decoder either
             try:
                 fields = parse_json(raw)
             except ValueError:

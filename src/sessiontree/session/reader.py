@@ -245,8 +245,12 @@ class Reader:
 
     def path_ids(self, leaf: str | None = None) -> list[str]:
         """Ids from the root to an entry (default: the current one), without reading bodies."""
-        nodes = self.dialect.find_path(self._journal, self.node_of(leaf or self.leaf), self._read_options)
-        return [self._journal.tree.ids[node] for node in nodes]
+        return [self._journal.tree.ids[node] for node in self.path_nodes(leaf or self.leaf)]
+
+    def path_nodes(self, leaf: str | None) -> list[int]:
+        """Numbers in file order of the entries from the root to an entry; empty for None."""
+        with self._mutex:
+            return self.dialect.find_path(self._journal, self.node_of(leaf), self._read_options)
 
     def path(self, leaf: str | None = None) -> list[Entry]:
         """Entries from the root to an entry (default: the current one)."""
@@ -254,9 +258,7 @@ class Reader:
 
     def iter_path(self, leaf: str | None) -> Iterator[Entry]:
         """Iterate over the entries from the root to an entry, a few of them in memory at a time."""
-        with self._mutex:
-            nodes = self.dialect.find_path(self._journal, self.node_of(leaf), self._read_options)
-        return self._iter_entries(nodes)
+        return self._iter_entries(self.path_nodes(leaf))
 
     def _iter_entries(self, nodes: Sequence[int]) -> Iterator[Entry]:
         for start in range(0, len(nodes), _STEP):

@@ -7,7 +7,8 @@ active path and the current entry are only marked in the rows.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, overload
 
@@ -95,18 +96,19 @@ class GraphNodes(Sequence[Node]):
 
 def build_graph(session: Session, *, everything: bool = False, marks: Mapping[str, Mark] | None = None) -> Graph:
     """Collect what the tree shows. `marks` belong to branches that begin with the given entries."""
-    active = set(session.path_ids()) if session.leaf is not None else set()
     tree, types = session.journal.tree, session.journal.types
+    active = _flags(len(tree), session.path_nodes(session.leaf))
     node_of = tree.node_of
     joins = find_merges(session)
     layout = find_layout(session, joins)
-    numbers = [node for node, id in enumerate(tree.ids) if node_of[id] == node]
-    if not everything:
-        numbers = [node for node in numbers if types[node] in CONVERSATION_TYPES]
-    numbers = group_lanes(layout, numbers)
-    shown = bytearray(len(tree))
-    for node in numbers:
-        shown[node] = True
+    chosen = [
+        node
+        for node, (id, kind) in enumerate(zip(tree.ids, types, strict=True))
+        if (everything or kind in CONVERSATION_TYPES) and node_of[id] == node
+    ]
+    numbers = array("q", group_lanes(layout, chosen))
+    del chosen
+    shown = _flags(len(tree), numbers)
     depths = _depths(layout)
     above = tree.parents()
     here = _nearest_shown(tree, session.node_of(session.leaf), shown)
@@ -125,7 +127,7 @@ def build_graph(session: Session, *, everything: bool = False, marks: Mapping[st
             _nearest_shown(tree, above[node], shown),
             depths[node],
             layout.lanes[node],
-            id in active,
+            bool(active[node]),
             id == here,
             labels.get(id),
             joins.get(id),
@@ -136,9 +138,17 @@ def build_graph(session: Session, *, everything: bool = False, marks: Mapping[st
     return Graph(GraphNodes(session, numbers, create), layout)
 
 
-def _depths(layout: Layout) -> list[int]:
+def _flags(size: int, nodes: Iterable[int]) -> bytearray:
+    """By node: whether it is one of some nodes."""
+    flags = bytearray(size)
+    for node in nodes:
+        flags[node] = True
+    return flags
+
+
+def _depths(layout: Layout) -> array[int]:
     """By node: the number of placed entries before it."""
-    depths: list[int] = []
+    depths = array("q")
     for node in layout.before:
         depths.append(0 if node == NO_NODE else depths[node] + 1)
     return depths

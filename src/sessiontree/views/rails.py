@@ -10,6 +10,7 @@ the whole session. They do not depend on the current entry.
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -20,6 +21,8 @@ from sessiontree.core.layout import NO_LANE, NO_NODE, Layout
 
 UP, DOWN, LEFT, RIGHT = 1, 2, 4, 8
 """Directions in which lines leave a cell; a cell is their sum."""
+
+_NO_ROW = -1
 
 _GLYPHS = " │││─╯╮┤─╰╭├─┴┬┼"
 
@@ -110,8 +113,10 @@ def find_rails(layout: Layout, nodes: Sequence[int], max_columns: int) -> Iterat
 
     With more than `max_columns` columns, the last one is shared.
     """
-    row_of = {node: row for row, node in enumerate(nodes)}
-    lanes = _find_lanes(layout, row_of)
+    row_of = array("q", [_NO_ROW]) * len(layout)
+    for row, node in enumerate(nodes):
+        row_of[node] = row
+    lanes = _find_lanes(layout, nodes)
     forks = _find_forks(layout, row_of, lanes)
     joins = _find_joins(layout, row_of, lanes)
     board = _Board(max_columns)
@@ -147,16 +152,16 @@ def _start_lane(board: _Board, lane: _Lane, row: int) -> None:
             board.connect(lane.rail, lane.column)
 
 
-def _find_lanes(layout: Layout, row_of: dict[int, int]) -> dict[int, _Lane]:
+def _find_lanes(layout: Layout, nodes: Sequence[int]) -> dict[int, _Lane]:
     lanes: dict[int, _Lane] = {}
-    for node, row in row_of.items():
+    for row, node in enumerate(nodes):
         number = layout.lanes[node]
         if number != NO_LANE:
             lanes.setdefault(number, _Lane(row, row)).end = row
     return lanes
 
 
-def _find_forks(layout: Layout, row_of: dict[int, int], lanes: dict[int, _Lane]) -> dict[int, list[_Lane]]:
+def _find_forks(layout: Layout, row_of: Sequence[int], lanes: dict[int, _Lane]) -> dict[int, list[_Lane]]:
     """By the row of an entry: the lanes that fork from it, in the order in which they start."""
     forks: dict[int, list[_Lane]] = {}
     for number, lane in lanes.items():
@@ -166,27 +171,22 @@ def _find_forks(layout: Layout, row_of: dict[int, int], lanes: dict[int, _Lane])
     return forks
 
 
-def _find_joins(layout: Layout, row_of: dict[int, int], lanes: dict[int, _Lane]) -> dict[int, list[_Lane]]:
+def _find_joins(layout: Layout, row_of: Sequence[int], lanes: dict[int, _Lane]) -> dict[int, list[_Lane]]:
     """By the row of a merge: the lanes that were merged."""
     joins: dict[int, list[_Lane]] = {}
     for source, merge in layout.joins:
-        merged, row = lanes.get(layout.lanes[source]), row_of.get(merge)
-        if (
-            merged is not None
-            and row is not None
-            and merged.start < row
-            and layout.lanes[source] != layout.lanes[merge]
-        ):
+        merged, row = lanes.get(layout.lanes[source]), row_of[merge]
+        if merged is not None and row != _NO_ROW and merged.start < row and layout.lanes[source] != layout.lanes[merge]:
             merged.end = max(merged.end, row)
             joins.setdefault(row, []).append(merged)
     return joins
 
 
-def _find_row(layout: Layout, row_of: dict[int, int], node: int) -> int | None:
+def _find_row(layout: Layout, row_of: Sequence[int], node: int) -> int | None:
     """The row of a node, or of the nearest one before it that is drawn."""
-    while node != NO_NODE and node not in row_of:
+    while node != NO_NODE and row_of[node] == _NO_ROW:
         node = layout.before[node]
-    return row_of.get(node)
+    return None if node == NO_NODE else row_of[node]
 
 
 class _Board:
