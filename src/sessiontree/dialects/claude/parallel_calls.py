@@ -76,7 +76,7 @@ def _has_scattered_response(chain: Chain, path: Sequence[int]) -> bool:
     seen: set[str] = set()
     current = ""
     for node in path:
-        summary = chain.summaries.get(node)
+        summary = chain.summaries[node]
         if summary is None:
             if chain.types[node] != "message":
                 continue
