@@ -1,4 +1,4 @@
-"""Commands on sessions larger than memory should have to be, and on hostile ones, need bounded memory and linear time."""
+"""Commands need bounded memory for huge sessions, and linear time for hostile ones."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_messages_beyond_the_capacity_are_dropped_and_decoded_again() -> None:
     assert max(map(len, asked)) == 1
     assert sum(message is not None for message in messages._found) == 4
     assert messages[0] == User(content="0")
-    assert asked[-1] == range(0, 1)
+    assert asked[-1] == range(1)
 
 
 def test_json_in_pieces_is_the_same_as_json_at_once() -> None:
