@@ -11,7 +11,7 @@ with it, and `entries` lists the picked ones. Readers that do not know merges se
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 from msgspec import Struct
@@ -182,39 +182,55 @@ def _is_result(entry: Entry) -> bool:
 
 def _sort_history(nodes: Sequence[int], tree: Tree, end: int | None) -> list[int]:
     """Sort a history with parents before children, and entries that are not below the path before it."""
-    groups: dict[int, list[int]] = {}
-    """Nodes of the tree, each with the metadata lines before it."""
+    chain: list[int] = []
+    metadata_before: dict[int, list[int]] = {}
+    """The metadata lines before a node of the tree."""
     metadata: list[int] = []
     for node in nodes:
-        metadata.append(node)
-        if not is_metadata_id(tree.ids[node]):
-            groups[node] = metadata
+        if is_metadata_id(tree.ids[node]):
+            metadata.append(node)
+            continue
+        chain.append(node)
+        if metadata:
+            metadata_before[node] = metadata
             metadata = []
-    of_path = set(tree.path(end))
-    for node in _parents_first(list(groups), tree):
-        if tree.parent(node) in of_path:
-            of_path.add(node)
-    ordered = _parents_first([node for node in groups if node not in of_path], tree)
-    ordered += _parents_first([node for node in groups if node in of_path], tree)
-    return [each for node in ordered for each in groups[node]] + metadata
+    of_path = _flags(tree, tree.path(end))
+    for node in _parents_first(chain, tree):
+        parent = tree.parent(node)
+        if parent is not None and of_path[parent]:
+            of_path[node] = True
+    ordered = _parents_first([node for node in chain if not of_path[node]], tree)
+    ordered += _parents_first([node for node in chain if of_path[node]], tree)
+    if not metadata_before:
+        return ordered + metadata
+    return [each for node in ordered for each in (*metadata_before.get(node, ()), node)] + metadata
 
 
 def _parents_first(nodes: Sequence[int], tree: Tree) -> list[int]:
     """Sort nodes so that each comes after its parent, changing as little as possible."""
-    given, done = set(nodes), set[int]()
+    missing = _flags(tree, nodes)
+    """By node: whether it is one of the nodes and not sorted yet."""
     waiting: dict[int, list[int]] = {}
     ordered: list[int] = []
     for node in nodes:
         parent = tree.parent(node)
-        if parent is not None and parent in given and parent not in done:
+        if parent is not None and missing[parent]:
             waiting.setdefault(parent, []).append(node)
             continue
         ready = [node]
         while ready:
             ordered.append(ready.pop())
-            done.add(ordered[-1])
+            missing[ordered[-1]] = False
             ready += reversed(waiting.pop(ordered[-1], []))
     return ordered
+
+
+def _flags(tree: Tree, nodes: Iterable[int]) -> bytearray:
+    """By node: whether it is one of some nodes. A history can have half a million of them: a set takes more memory."""
+    flags = bytearray(len(tree))
+    for node in nodes:
+        flags[node] = True
+    return flags
 
 
 def _text(value: object) -> str | None:

@@ -71,6 +71,8 @@ def _find_chain_history(chain: Chain, leaf: int | None, nodes: list[int], read_o
         boundaries.add(first)
         leaf = None if _compacts_nothing(chain, first) else find_leaf_before(chain, first)
         nodes = find_earlier_path(chain, leaf, read_options).nodes
+    if len(paths) == 1:
+        return paths[0]
     history: dict[int, None] = {}
     for nodes in reversed(paths):
         history.update(dict.fromkeys(nodes))  # preserved lines are already there, at their original position

@@ -1,0 +1,259 @@
+"""Commands need bounded memory for huge sessions, and linear time for hostile ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import sessiontree
+from sessiontree.branches import context_sizes, tips
+from sessiontree.branches import list as branch_list
+from sessiontree.branches.tips import count_tips
+from sessiontree.compaction.token_estimate import context_size
+from sessiontree.core.jsonio import iter_json
+from sessiontree.core.messages import CACHED_BYTES, MAX_KEPT, LazyMessages, Message, User
+from sessiontree.repair import examine
+
+HEADER = (
+    b'{"type":"session","version":3,"id":"huge","timestamp":"2026-01-01T00:00:00.000Z","cwd":"/","sessiontree":1}\n'
+)
+TIME = "2026-01-01T00:00:00.000Z"
+BODY = "a line of a file that a tool has read; " * 2560
+"""100 KB."""
+LINES = 1200
+"""More than `MAX_KEPT` together."""
+MAX_PEAK = 110_000_000
+
+_RUN = """
+import sys
+from sessiontree.cli import main
+main(sys.argv[1:])
+sys.stdout.flush()
+with open("/proc/self/status") as status:
+    print(next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM")), file=sys.stderr)
+"""
+
+
+def native_line(id: str, parent: str | None, text: str, **message: object) -> bytes:
+    body = {"role": "user", "content": text, **message}
+    fields = {"type": "message", "id": id, "parentId": parent, "timestamp": TIME, "message": body}
+    return json.dumps(fields).encode() + b"\n"
+
+
+def claude_line(id: str, parent: str | None, text: str) -> bytes:
+    fields = {"parentUuid": parent, "isSidechain": False, "type": "user", "uuid": id, "sessionId": "s", "cwd": "/"}
+    return json.dumps({**fields, "timestamp": TIME, "message": {"role": "user", "content": text}}).encode() + b"\n"
+
+
+@pytest.fixture(scope="module", params=["native", "claude"])
+def huge(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    path = tmp_path_factory.mktemp("huge") / f"{request.param}.jsonl"
+    line = native_line if request.param == "native" else claude_line
+    with open(path, "wb") as file:
+        file.write(HEADER if request.param == "native" else b"")
+        for number in range(LINES):
+            id = f"00000000-0000-4000-8000-{number:012x}"
+            file.write(line(id, f"00000000-0000-4000-8000-{number - 1:012x}" if number else None, BODY))
+    assert path.stat().st_size > MAX_KEPT
+    yield path
+    path.unlink()
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux's peak memory of a process")
+@pytest.mark.parametrize(
+    "command",
+    ["info", "tree", "branches", "doctor", "show", "show --json", "context", "context --json", "export --format md"],
+)
+def test_a_command_does_not_hold_the_bodies_of_a_huge_session_in_memory(
+    command: str, huge: Path, tmp_path: Path
+) -> None:
+    name, *options = command.split()
+    environment = {**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", _RUN, name, str(huge), *options],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        check=True,
+        env=environment,
+    )
+    assert int(done.stderr.split()[-1]) < MAX_PEAK
+
+
+def test_the_messages_of_a_huge_context_are_the_same_as_those_of_its_lines(huge: Path) -> None:
+    messages = sessiontree.open(huge).context().messages
+    assert isinstance(messages, LazyMessages)
+    assert len(messages) == LINES
+    assert all(isinstance(message, User) for message in messages)
+    assert messages[0] == messages[0]
+    assert messages[-1] == messages[LINES - 1]
+
+
+def test_messages_beyond_the_capacity_are_dropped_and_decoded_again() -> None:
+    asked: list[range] = []
+    size = CACHED_BYTES // 4
+
+    def load(positions: range) -> list[Message]:
+        asked.append(positions)
+        return [User(content=str(at)) for at in positions]
+
+    messages = LazyMessages(40, load, lambda positions: [size] * len(positions), capacity=5 * size)
+    assert [message.content for message in messages if isinstance(message, User)] == [str(at) for at in range(40)]
+    assert max(map(len, asked)) == 1
+    assert sum(message is not None for message in messages._found) == 4
+    assert messages[0] == User(content="0")
+    assert asked[-1] == range(1)
+
+
+def test_json_in_pieces_is_the_same_as_json_at_once() -> None:
+    fields = {"a": 1, "list": [1, {"b": "é"}], "empty": [], "none": None}
+    pieces = {**fields, "list": iter(fields["list"]), "empty": iter(())}  # type: ignore[call-overload]
+    assert json.loads(b"".join(iter_json(pieces))) == fields
+    assert b"".join(iter_json({})) == b"{}"
+
+
+# Linear time
+
+
+def grows_linearly(work: Callable[[int], Callable[[], object]], small: int) -> bool:
+    """Whether four times as much takes about four times as long, and not sixteen times."""
+
+    def seconds(size: int) -> float:
+        run = work(size)
+        times = []
+        for _ in range(3):
+            start = time.process_time()
+            run()
+            times.append(time.process_time() - start)
+        return min(times)
+
+    return seconds(4 * small) < 8 * seconds(small)
+
+
+def branched(path: Path, count: int) -> Path:
+    """A path of `count` messages, and a branch of two messages from each of them."""
+    with open(path, "wb") as file:
+        file.write(HEADER)
+        for number in range(count):
+            file.write(native_line(f"a{number:07x}", f"a{number - 1:07x}" if number else None, "hello"))
+        for number in range(count):
+            file.write(native_line(f"b{number:07x}", f"a{number:07x}", "hi", role="assistant"))
+            file.write(native_line(f"c{number:07x}", f"b{number:07x}", "and more"))
+    return path
+
+
+def compacted(path: Path, count: int) -> Path:
+    """A path on which every second entry is a compaction that keeps the one before it."""
+    with open(path, "wb") as file:
+        file.write(HEADER)
+        for number in range(count):
+            id, parent = f"a{number:07x}", f"c{number - 1:07x}" if number else None
+            file.write(native_line(id, parent, "hello"))
+            fields = {"type": "compaction", "id": f"c{number:07x}", "parentId": id, "timestamp": TIME, "summary": "s"}
+            file.write(json.dumps({**fields, "firstKeptEntryId": id, "tokensBefore": 1}).encode() + b"\n")
+    return path
+
+
+def test_listing_branches_takes_linear_time(tmp_path: Path) -> None:
+    def work(size: int) -> Callable[[], object]:
+        session = sessiontree.open(branched(tmp_path / f"{size}.jsonl", size))
+        return lambda: branch_list.list_branches(session)
+
+    assert grows_linearly(work, 500)
+
+
+def test_counting_branches_takes_linear_time(tmp_path: Path) -> None:
+    def work(size: int) -> Callable[[], object]:
+        session = sessiontree.open(branched(tmp_path / f"{size}.jsonl", size))
+        assert count_tips(session) == size
+        return lambda: count_tips(session)
+
+    assert grows_linearly(work, 1000)
+
+
+def test_examining_compactions_takes_linear_time(tmp_path: Path) -> None:
+    def work(size: int) -> Callable[[], object]:
+        session = sessiontree.open(compacted(tmp_path / f"{size}.jsonl", size))
+        return lambda: examine(session)
+
+    assert grows_linearly(work, 1000)
+
+
+def test_lines_of_garbage_take_little_more_time_than_trying_to_decode_them(tmp_path: Path) -> None:
+    lines = [b'{"type":"mess\x00age","id":"%d garbage \xff\xfe' % number for number in range(20_000)]
+    path = tmp_path / "garbage.jsonl"
+    path.write_bytes(HEADER + b"\n".join([*lines, native_line("00000001", None, "hello")]))
+
+    def decode() -> None:
+        for line in lines:
+            with pytest.raises(ValueError):
+                json.loads(line.decode("latin-1"))
+
+    def seconds(work: Callable[[], object]) -> float:
+        start = time.process_time()
+        work()
+        return time.process_time() - start
+
+    best = min(seconds(lambda: sessiontree.open(path)) for _ in range(3))
+    assert best < 5 * min(seconds(decode) for _ in range(3))
+    session = sessiontree.open(path)
+    assert (len(session), len(session.fragments)) == (1, len(lines))
+
+
+# The same results
+
+
+def mixed_session(path: Path) -> Path:
+    """Branches with compactions, resets, usage, labels and entries without a time."""
+    with open(path, "wb") as file:
+        file.write(HEADER)
+        usage = {"input": 10, "output": 5, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 15}
+        for number in range(60):
+            id, parent = f"a{number:07x}", f"a{number - (7 if number % 9 == 8 else 1):07x}" if number else None
+            fields: dict[str, object] = {"id": id, "parentId": parent, "timestamp": TIME if number % 5 else ""}
+            match number % 13:
+                case 5:
+                    kept = f"a{max(0, number - 3):07x}"
+                    fields |= {"type": "compaction", "summary": "s" * number, "firstKeptEntryId": kept}
+                    fields["tokensBefore"] = 1
+                case 9:
+                    fields |= {"type": "reset_boundary"}
+                case 11:
+                    fields |= {"type": "label", "targetId": f"a{number - 2:07x}", "label": f"label {number}"}
+                case 3:
+                    message = {"role": "assistant", "content": [{"type": "text", "text": "yes"}], "usage": usage}
+                    fields |= {"type": "message", "message": {**message, "stopReason": "stop"}}
+                case _:
+                    fields |= {"type": "message", "message": {"role": "user", "content": "word " * number}}
+            file.write(json.dumps(fields).encode() + b"\n")
+    return path
+
+
+@pytest.mark.parametrize("dialect", ["native", "pi"])
+def test_branches_by_links_are_those_by_histories(
+    dialect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in (mixed_session(tmp_path / "mixed.jsonl"), branched(tmp_path / "branched.jsonl", 20)):
+        session = sessiontree.open(path, dialect=dialect)
+        for leaf in [session.leaf, *session.leaves()]:
+            session.move(leaf)
+            found = branch_list.list_branches(session)
+            with monkeypatch.context() as patch:
+                for module in (tips, branch_list, context_sizes):
+                    patch.setattr(module, "histories_are_paths", lambda session: False)
+                assert branch_list.list_branches(session) == found
+                assert count_tips(session) in (len(found), len(found) - 1)
+
+
+@pytest.mark.parametrize("dialect", ["native", "pi"])
+def test_the_size_of_a_context_is_the_same_whether_it_is_built_or_added_up(dialect: str, tmp_path: Path) -> None:
+    session = sessiontree.open(mixed_session(tmp_path / "mixed.jsonl"), dialect=dialect)
+    sizes = context_sizes.ContextSizes(session)
+    for node, id in enumerate(session.ids):
+        assert sizes.tokens(node) == context_size(session.context(id).messages).tokens
