@@ -198,14 +198,6 @@ def test_a_name_is_one_line_and_can_be_removed(session: sessiontree.Session) -> 
     assert sessiontree.open(session.location).name is None
 
 
-def test_the_summary_in_the_settings_names_a_session_without_a_name(session: sessiontree.Session) -> None:
-    session.append("user", "x")
-    session.set_config(summary="Add a\nlexer")
-    assert sessiontree.open(session.location).name == "Add a lexer"
-    session.rename("Named")
-    assert sessiontree.open(session.location).name == "Named"
-
-
 def test_settings_have_defaults_and_are_checked(session: sessiontree.Session) -> None:
     session.append("user", "x")
     assert session.config.approval_mode == "default"

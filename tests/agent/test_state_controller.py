@@ -144,7 +144,9 @@ def test_a_session_of_another_agent_is_only_compacted_with_consent(
 ) -> None:
     path = file_of(worked_session(), "pi", tmp_path)
     settings = Settings(
-        compaction=CompactionSettings(reserve_tokens=2_000, keep_recent_tokens=100, prune=Prune(enabled=False))
+        compaction=CompactionSettings(
+            summarizer="extractive", reserve_tokens=2_000, keep_recent_tokens=100, prune=Prune(enabled=False)
+        )
     )
     long = "words " * 5_000
     model = ScriptedModel([turn("Yes."), turn("Yes."), turn("Yes.")], Facts(window=6_000, output=500, source="test"))

@@ -250,7 +250,6 @@ def test_an_ambiguous_prefix_is_refused_with_the_candidates(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        ([], 2),
         (["no-such-command"], 2),
         (["show"], 2),
         (["context", "x.jsonl", "--as", "nothing"], 2),

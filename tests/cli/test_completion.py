@@ -269,7 +269,7 @@ def test_quotes_are_removed_as_a_shell_does(typed: str, plain: str) -> None:
 def test_words_may_be_quoted_or_invalid_text(world: World) -> None:
     assert ask(world, "list", "'--sort'", '"re', form="quoted").stdout == b"nothing\nrecent\n"
     assert ask(world, "show", "\udcff").stdout == b"files\n"
-    assert ask(world).stdout.startswith(b"nothing\nlist\t")
+    assert ask(world).stdout.startswith(b"nothing\nui\t")
     assert ask(world, "branch", "nowhere.jsonl", "").returncode == 1
 
 

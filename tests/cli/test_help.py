@@ -89,8 +89,13 @@ def test_an_unknown_command_like_no_other_gets_a_pointer_to_the_list(capsys: pyt
     assert main(["xyzzy"]) == 2
     expected = "sessiontree: unknown command 'xyzzy'; `sessiontree help` lists all commands\n"
     assert capsys.readouterr().err == expected
-    assert main([]) == 2
-    assert "--help" in capsys.readouterr().err
+
+
+def test_without_a_command_and_without_a_terminal_sessions_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["list"])
+    listed = capsys.readouterr().out
+    assert main([]) == 0
+    assert capsys.readouterr().out == listed
 
 
 def test_each_command_describes_its_json(capsys: pytest.CaptureFixture[str]) -> None:

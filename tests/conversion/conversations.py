@@ -141,7 +141,7 @@ def sessions(draw: st.DrawFn) -> Session:
     for number in range(draw(st.integers(1, 5))):
         if ids and draw(st.booleans()):
             session.move(draw(st.sampled_from(ids)))
-        made = [session.append(message).id for message in draw(turns(number))]
+        made = [session.append({"type": "message", "message": message}).id for message in draw(turns(number))]
         ids += [made[0], made[-1]]
         if draw(st.integers(0, 3)) == 0:
             session.label(draw(st.sampled_from(ids)), draw(words.filter(str.strip)))

@@ -116,7 +116,7 @@ def test_lists_show_and_filter_tags_of_the_client_and_of_the_user(
     main(["list", "--all", "--json", "--tag", "other"])
     assert json.loads(capsys.readouterr().out)["sessions"] == []
     main(["list", "--all"])
-    assert "mine, wip" in capsys.readouterr().out
+    assert "mine wip" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("words", ["wip", "reviewer", "pull/12", "first attempt"])

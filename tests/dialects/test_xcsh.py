@@ -78,7 +78,7 @@ def test_long_text_is_truncated_with_the_notice_of_the_client(path: Path) -> Non
     with sessiontree.open(str(path)) as session:
         session.append("user", "x\n" * 300_000)
         files = [{"path": "a", "content": "x\n" * 300_000, "lineCount": 300_001}]
-        session.append({"role": "fileMention", "files": files})
+        session.append({"type": "message", "message": {"role": "fileMention", "files": files}})
     message, mention = (line["message"] for line in lines_of(path)[1:])
     assert message["content"].startswith("x\nx\n")
     assert message["content"].endswith(NOTICE)

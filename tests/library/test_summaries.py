@@ -16,7 +16,7 @@ from sessiontree.library import Summary
 from sessiontree.library.summary import cut_at_word, is_meaningful
 from sessiontree.library.summary_reader import WINDOW, read_ends, read_growth
 from sessiontree.stores.file import FileStore
-from sessiontree.views.json import describe_session
+from sessiontree.views.session_facts import describe_session
 from tests.library.world import IDS, World, claude_lines, clock, json_lines, pi_lines
 
 CORPUS = Path(__file__).parents[1] / "corpus"

@@ -27,9 +27,8 @@ from sessiontree.stores.repositories import find_ref
 from sessiontree.views.text import one_line, plural
 
 EXAMPLES = """examples:
-  sessiontree doctor
-  sessiontree doctor damaged.jsonl
-  sessiontree doctor ~/.pi/agent/sessions --json
+  sessiontree doctor --all
+  sessiontree doctor damaged.jsonl ~/.pi/agent/sessions --json
 
 Exits with 3 if messages are hidden or data is damaged, and with 0 if there are only notes or no problems."""
 

@@ -22,7 +22,7 @@ from sessiontree.models.cost_estimate import describe_cost
 from sessiontree.paths import short_id
 from sessiontree.session.client_repository import ClientRepository
 from sessiontree.stores.repositories import home_folder, open_repository
-from sessiontree.views.json import describe_session
+from sessiontree.views.session_facts import describe_session
 from sessiontree.views.text import one_line, plural, short_entry_id
 
 if TYPE_CHECKING:

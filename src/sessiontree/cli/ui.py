@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sessiontree.tui.requests import Request
 
 EXAMPLES = """examples:
-  sessiontree
+  sessiontree ui
   sessiontree ui --all"""
 
 _MISSING = "the terminal UI needs an extra: pip install 'sessiontree[tui]'"

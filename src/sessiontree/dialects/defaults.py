@@ -69,11 +69,10 @@ class DefaultFacts:
 
     @property
     def title(self) -> str | None:
-        """The last name in file order, on any branch; else the title in the header, or the summary in the settings."""
+        """The last name in file order, on any branch; else the title in the header."""
         entry = self.last_of("session_info")
         name = entry.name if isinstance(entry, SessionInfo) else None
-        title = " ".join((name or "").split()) or (self.lines.header.title if self.lines.header else None)
-        return title or " ".join((self.config.summary or "").split()) or None
+        return " ".join((name or "").split()) or (self.lines.header.title if self.lines.header else None)
 
     @property
     def given_title(self) -> str | None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 
-from sessiontree.branches.tips import count_tips
 from sessiontree.core.context import State
 from sessiontree.core.entries import (
     BranchSummary,
@@ -20,10 +19,7 @@ from sessiontree.core.entries import (
     type_of,
 )
 from sessiontree.core.messages import Message, OtherMessage, ToolResult, message_text, text_of, tool_calls
-from sessiontree.library.partial_reader import session_description
-from sessiontree.models.cost_estimate import cost_total as estimated_cost
 from sessiontree.session.session import Session
-from sessiontree.views.listing import cost_fields
 
 
 def describe_message(message: Message) -> dict[str, Any]:
@@ -116,47 +112,4 @@ def describe_fragment(fragment: Fragment) -> dict[str, Any]:
         "end": fragment.end,
         "kind": fragment.kind,
         "text": fragment.raw.decode("utf-8", "replace"),
-    }
-
-
-def describe_session(session: Session) -> dict[str, Any]:
-    """The facts that `info` prints."""
-    header = session.header
-    origin, notes = header.forked_from, session.client_notes
-    usage = session.usage()
-    return {
-        "id": session.id,
-        "name": session.name,
-        "description": session_description(session) or None,
-        "dialect": session.dialect.name,
-        "version": header.version,
-        "path": session.location,
-        "cwd": header.cwd,
-        "created": header.timestamp,
-        "lastActivity": session.last_activity,
-        "gitBranch": session.git_branch,
-        "forkedFrom": {"session": origin.session, "entry": origin.entry} if origin else None,
-        "parentSession": header.parent_session,
-        "leaf": session.leaf,
-        "entries": len(session),
-        "messages": session.count("message"),
-        "compactions": session.count("compaction"),
-        "branches": count_tips(session),
-        "labels": session.labels,
-        "tags": list(notes.tags),
-        "agentSetting": notes.agent,
-        "pullRequests": list(notes.pull_requests),
-        "branchSummaries": dict(notes.branch_summaries),
-        "contentReplacements": notes.replacements,
-        "config": msgspec.to_builtins(session.config),
-        "usage": msgspec.to_builtins(usage),
-        **cost_fields(estimated_cost(usage.cost, usage.unpriced)),
-        "orphans": session.orphans(),
-        "pendingToolCalls": [{"id": call.id, "name": call.name} for call in session.pending_calls()],
-        "beside": [
-            {"kind": file.kind, "name": file.name, "call": file.call, "places": list(file.places)}
-            for file in session.related_files()
-        ],
-        "readOnly": session.read_only,
-        "problems": [describe_problem(problem) for problem in session.problems],
     }

@@ -6,7 +6,7 @@ If the width is not enough, the least important columns are dropped; nothing is 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from types import MappingProxyType
 from typing import Any
@@ -15,10 +15,9 @@ from msgspec import Struct
 
 from sessiontree.archive.tags import SessionTags
 from sessiontree.core.ids import SHORTEST_PREFIX
-from sessiontree.core.usage import CostTotal, unpriced_totals
+from sessiontree.core.usage import CostTotal, UnpricedUsage, unpriced_totals
 from sessiontree.library.summary import Summary
 from sessiontree.library.threads import ThreadMember
-from sessiontree.models.cost_estimate import cost_total as estimated_cost
 from sessiontree.views.text import columns, cut, fitted, one_line, pad
 
 MARKS = {"ok": " ", "damaged": "!", "empty": "-", "draft": "?"}
@@ -62,7 +61,13 @@ def amount(number: float) -> str:
 
 def session_cost(summary: Summary) -> CostTotal:
     """The cost of a session, with an estimate for requests without a recorded one."""
-    return estimated_cost(summary.cost, summary.unpriced)
+    return _estimated_cost(summary.cost, summary.unpriced)
+
+
+def _estimated_cost(recorded: float, unpriced: Iterable[UnpricedUsage]) -> CostTotal:
+    from sessiontree.models.cost_estimate import cost_total  # the prices are read only if a cost is shown
+
+    return cost_total(recorded, unpriced)
 
 
 def _tags_text(tags: SessionTags | None) -> str:
@@ -287,7 +292,7 @@ def totals(sessions: Sequence[Summary]) -> dict[str, Any]:
         },
         "cost": round(sum(summary.cost for summary in sessions), 6),
         **cost_fields(
-            estimated_cost(
+            _estimated_cost(
                 sum(summary.cost for summary in sessions),
                 unpriced_totals(used for summary in sessions for used in summary.unpriced),
             )
