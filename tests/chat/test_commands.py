@@ -266,7 +266,7 @@ def test_slash_label_after_a_change_of_model_thinking_or_mode_labels_a_message_t
     assert begun.session().type_of(begun.session().leaf or "") == "mode_change"
     assert begun.session().labels == {begun.two: "the end"}
     assert re.search(r"Two\..*the end|the end.*Two\.", done.out)
-    begun.chat(f"/branch {begun.session().leaf} the start")
+    begun.chat("n", f"/branch {begun.session().leaf} the start")
     assert begun.session().labels == {begun.two: "the start"}
 
 

@@ -59,6 +59,8 @@ def test_calls_run_in_parallel_and_changes_need_approval(place: Place, model: st
 
     calls = call("bash", command="echo 6 > six"), call("write", path="seven", content="7\n")
     with ModelServer([turn("Both.", *calls), turn("Done.")]) as server, opened(place, server, model, "-c") as terminal:
+        terminal.wait_for("skips approvals (approved: bash). Allow that again? [y/N]")
+        terminal.answer("y")
         terminal.wait_for("approvals are skipped: approved: bash")
         terminal.enter("go on")
         wait_for_question(terminal, "write")

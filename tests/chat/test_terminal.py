@@ -258,7 +258,7 @@ def test_always_applies_to_the_session_and_is_shown_when_it_is_resumed(place: Pl
     assert first.out.count("Allow?") == 1
     assert (place.project / "two").exists()
     again = [turn("Three.", call("bash", command="touch three")), turn("All.")]
-    second = place.run("-c", "--model", scripted(place, *again), typed="go on\n/quit\n")
+    second = place.run("-c", "--model", scripted(place, *again), typed="y\ngo on\n/quit\n")
     assert "approvals are skipped: approved: bash" in second.out
     assert "Allow?" not in second.out
     assert (place.project / "three").exists()

@@ -117,13 +117,16 @@ class Controller:
         repository: str | None = None,
         read_options: ReadOptions = AS_CLIENT,
         confirm: Callable[[str], Awaitable[bool]] | None = None,
+        has_approval_mode: bool = False,
         mcp: McpServers | None = None,
     ) -> None:
         """`repository` is the address where new sessions are created, such as `memory:team`; default: `home`.
 
         `read_options` apply to sessions that are resumed. `confirm` asks the user whether to use settings that a
-        session file contains; without it they are not used.
+        session file contains; without it they are not used. With `has_approval_mode`, the caller chooses the approval
+        mode, and approvals in a session file are neither used nor asked about.
         """
+        self._has_approval_mode = has_approval_mode
         self._read_options = read_options
         self._mcp = mcp
         self.cwd = os.path.abspath(os.fspath(cwd))
@@ -282,7 +285,7 @@ class Controller:
     async def _ask_about_approvals(self, session: Session) -> None:
         approvals = Approvals(session)
         claimed = await in_thread(lambda: approvals.claimed)
-        if claimed is None:
+        if claimed is None or self._has_approval_mode:
             return
         if await self._confirms(f"This session skips approvals ({claimed}). Allow that again?"):
             await in_thread(approvals.accept)

@@ -96,6 +96,7 @@ async def open_controller(
             repository=options.repository,
             read_options=options.read_options,
             confirm=confirm,
+            has_approval_mode=options.approval is not None,
             mcp=servers,
         )
         stack.push_async_callback(controller.close)
