@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,16 @@ def pid_in(path: Path) -> int:
     found = int(wait_for(lambda: path.exists() and path.read_text().strip()))
     time.sleep(0.1)
     return found
+
+
+@contextlib.contextmanager
+def child_process(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """A child process that is killed and reaped at the end of the block, so that a failed test does not leave it."""
+    with subprocess.Popen(command, text=True, **options) as child:
+        try:
+            yield child
+        finally:
+            child.kill()
 
 
 def tree(folder: Path) -> dict[str, tuple[str, object]]:

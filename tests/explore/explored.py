@@ -59,6 +59,6 @@ class Explored:
         return find_exploration(self.session)
 
     def reopened(self) -> Session:
-        """The session, opened again from the file."""
-        self.session.close()
+        """The session, opened once more from the file. The first stays open: a test may continue to write to it."""
+        self.session.flush()
         return sessiontree.open(self.location, home=self.home)

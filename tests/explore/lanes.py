@@ -170,7 +170,7 @@ def check_is_sound(session: Session, run: str | None = None, *, killed: bool = F
     A kill can interrupt a `write` between two pages. The next writer closes such a line, so with `killed` a line that
     ends at a page boundary may be incomplete: its append never returned.
     """
-    session.close()
+    session.flush()
     fresh = sessiontree.open(session.location)
     bad = [finding for finding in examine(fresh) if finding.severity not in MINOR]
     if killed:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -25,7 +22,7 @@ from sessiontree.explore.state import find_exploration
 from sessiontree.explore.worktrees import LaneWorktrees
 from sessiontree.models import Model, ScriptedModel, ScriptTurn
 from sessiontree.session.session import Session
-from tests.agent.builders import is_alive, pid_in, wait_for
+from tests.agent.builders import child_process, is_alive, pid_in, wait_for
 from tests.agent.runs import call, turn
 from tests.explore.lanes import new_session
 from tests.explore.repos import make_repository
@@ -410,6 +407,7 @@ from sessiontree.models.scripted import parse_script
 
 async def main():
     session = sessiontree.open(sys.argv[1])
+    session.set_config(approval_mode="yolo")  # opening a file grants nothing
     model = ScriptedModel(parse_script(sys.argv[2].encode()))
     rules = [Rule("check", command="exit 1"), Rule("repeats", count=3)]
     async with explore(session, prompts=["mend it"], models=[model], tools=load_tools(), rules=rules,
@@ -428,10 +426,8 @@ SCRIPT = """{"turns": [
 def test_rules_that_fired_before_a_kill_do_not_fire_again_and_counts_continue(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     session.close()
-    child = subprocess.Popen([sys.executable, "-c", KILLED, session.location, SCRIPT])
-    sleeping = pid_in(tmp_path / "project" / "ready")
-    os.kill(child.pid, signal.SIGKILL)
-    child.wait()
+    with child_process([sys.executable, "-c", KILLED, session.location, SCRIPT]):
+        sleeping = pid_in(tmp_path / "project" / "ready")
     wait_for(lambda: not is_alive(sleeping))
 
     again = sessiontree.open(session.location)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -26,7 +23,7 @@ from sessiontree.explore.task_tool import TaskTool
 from sessiontree.models import ScriptedModel, ScriptTurn
 from sessiontree.repair import examine
 from sessiontree.session.session import Session
-from tests.agent.builders import is_alive, pid_in, wait_for
+from tests.agent.builders import child_process, is_alive, pid_in, wait_for
 from tests.agent.runs import call, turn
 from tests.explore.lanes import new_session
 
@@ -236,6 +233,7 @@ from sessiontree.models.scripted import parse_script
 
 async def main():
     session = sessiontree.open(sys.argv[1])
+    session.set_config(approval_mode="yolo")  # opening a file grants nothing
     models = [ScriptedModel(parse_script(script.encode())) for script in sys.argv[2:]]
     async with explore(session, prompts=["send", "sleep"], models=models, tools=load_tools(), names=["ann", "bob"],
                        hooks=[LaneMessages()], worktrees=False) as exploration:
@@ -254,11 +252,9 @@ SLEEPS = (
 def test_messages_undelivered_at_a_kill_are_delivered_once(tmp_path: Path) -> None:
     session = new_session(tmp_path)
     session.close()
-    child = subprocess.Popen([sys.executable, "-c", KILLED, session.location, SENDS, SLEEPS])
-    sleeping = pid_in(tmp_path / "project" / "ready")
-    wait_for(lambda: Path(session.location).read_text().count("sessiontree.explore.end"), 30)
-    os.kill(child.pid, signal.SIGKILL)
-    child.wait()
+    with child_process([sys.executable, "-c", KILLED, session.location, SENDS, SLEEPS]):
+        sleeping = pid_in(tmp_path / "project" / "ready")
+        wait_for(lambda: Path(session.location).read_text().count("sessiontree.explore.end"), 30)
     wait_for(lambda: not is_alive(sleeping))
 
     def resumed(*turns: ScriptTurn) -> tuple[Exploration, list[LaneEvent], ScriptedModel, Session]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -32,7 +31,7 @@ from sessiontree.models import Event as ModelEvent
 from sessiontree.models import Facts, ScriptedModel, ScriptTurn
 from sessiontree.models import Request as ModelRequest
 from sessiontree.session.session import Session
-from tests.agent.builders import Workplace, is_alive, pid_in, wait_for
+from tests.agent.builders import Workplace, child_process, is_alive, pid_in, wait_for
 from tests.agent.runs import call, check_is_sound, collect_events, end_of, transcript, turn
 from tests.explore.lanes import new_session
 
@@ -494,10 +493,9 @@ SLEEPS = """{"turns": [
 def killed(tmp_path: Path) -> Session:
     """A session whose process was killed while a sub-agent was running."""
     path = tmp_path / "killed.jsonl"
-    child = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path), str(path), SLEEPS], start_new_session=True)
-    sleeping = pid_in(tmp_path / "ready")
-    os.kill(child.pid, signal.SIGKILL)
-    child.wait()
+    command = [sys.executable, "-c", KILLED, str(tmp_path), str(path), SLEEPS]
+    with child_process(command, start_new_session=True):
+        sleeping = pid_in(tmp_path / "ready")
     wait_for(lambda: not is_alive(sleeping))
     return sessiontree.open(path)
 
@@ -542,7 +540,8 @@ def test_the_chat_opens_a_session_that_was_killed_at_the_caller(killed: Session,
     script = tmp_path / "script.json"
     script.write_text('{"turns": [{"text": "never asked"}]}')
     state = chatted(killed, script, tmp_path, "y", "s", f"/switch {sub_agent_leaf}", "n", "/session", "/quit")
-    assert 'task {"description":"slow"' in state, "the open call is asked about"
+    assert "Allow that again? [y/N]" in state, "the file does not grant the approvals it names"
+    assert "These calls have no result:\n  task slow\n" in state, "the open call is asked about"
     assert f"sub-agent 'slow' did not finish; /switch {sub_agent_leaf} shows its branch" in state
     session = sessiontree.open(killed.location)
     assert session.leaf == sub_agent_leaf

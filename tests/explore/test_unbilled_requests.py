@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 import sessiontree
+from sessiontree.agent.loop import overhead_tokens
 from sessiontree.agent.tools.base import Tools
+from sessiontree.compaction import MEASURED
+from sessiontree.compaction.token_estimate import estimated_size
 from sessiontree.core.messages import ToolResult, Usage, message_text
 from sessiontree.explore import Bounds, Exploration, resume
 from sessiontree.explore.records import UsageRecord, iter_records
 from sessiontree.explore.state import find_exploration
 from sessiontree.explore.task_tool import TaskTool
-from sessiontree.models import Facts, Prices, ScriptedModel
+from sessiontree.models import Facts, Prices, Request, ScriptedModel
 from sessiontree.session.session import Session
+from tests.agent.builders import child_process
 from tests.agent.runs import turn
 from tests.builders import THOROUGH
 from tests.explore.lanes import new_session, own_messages
@@ -30,7 +35,7 @@ KILLS = int(os.environ.get("SESSIONTREE_KILLS", "12" if THOROUGH else "4"))
 WORDS = "words " * 1_000
 PRICED = Facts(200_000, 2_000, Prices(1_000_000, 1), source="test")
 CHILD = """
-import asyncio, sys
+import asyncio, json, sys
 import sessiontree
 from pathlib import Path
 from sessiontree.agent.tools.base import Tools
@@ -40,7 +45,7 @@ from sessiontree.explore.task_tool import TaskTool
 from sessiontree.models import ScriptedModel
 from sessiontree.core.messages import ToolResult, Usage, message_text
 from tests.agent.runs import call, turn
-from tests.explore.test_unbilled_requests import PRICED, WORDS
+from tests.explore.test_unbilled_requests import PRICED, WORDS, request_size
 
 location, home, kind, limit = sys.argv[1:]
 slow = turn("Never.", first_delay=60)
@@ -69,24 +74,33 @@ async def main():
         exploration._channel.unblock()
         while len(model.requests) < wanted:
             await asyncio.sleep(0.01)
-        print("asked", flush=True)
+        print(json.dumps([request_size(request) for request in model.requests]), flush=True)
         await asyncio.sleep(60)
 
 asyncio.run(main())
 """
 
 
-def died(tmp_path: Path, kind: str, limit: str = "tokens") -> Session:
-    """A session whose process was killed while it waited for answers."""
+class RequestSize(NamedTuple):
+    """Estimated tokens of a request."""
+
+    messages: int
+    overhead: int
+
+
+def request_size(request: Request) -> RequestSize:
+    return RequestSize(estimated_size(request.messages, MEASURED), overhead_tokens(request.system, request.tools))
+
+
+def died(tmp_path: Path, kind: str, limit: str = "tokens") -> tuple[Session, list[RequestSize]]:
+    """A session whose process was killed while it waited for answers, and the sizes of the requests it had sent."""
     session = new_session(tmp_path)
     session.close()
     command = [sys.executable, "-c", CHILD, session.location, str(tmp_path / "home"), kind, limit]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    assert child.stdout is not None
-    assert child.stdout.readline() == "asked\n"
-    os.kill(child.pid, signal.SIGKILL)
-    child.communicate()
-    return sessiontree.open(session.location)
+    with child_process(command, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        sent = [RequestSize(*size) for size in json.loads(child.stdout.readline())]
+    return sessiontree.open(session.location), sent
 
 
 def resumed(tmp_path: Path, session: Session) -> Exploration:
@@ -107,35 +121,38 @@ def said_to_be_spent(session: Session) -> float:
 
 @pytest.mark.parametrize("limit", ["tokens", "cost"])
 def test_each_lane_counts_its_request_in_flight(tmp_path: Path, limit: str) -> None:
-    session = died(tmp_path, "turn", limit)
+    session, sent = died(tmp_path, "turn", limit)
     assert said_to_be_spent(session) == 0
     exploration = resumed(tmp_path, session)
     assert [lane.state for lane in exploration.lanes] == ["done", "done"]
+    assert [lane.spent.tokens - 2 for lane in exploration.lanes] == [sum(size) for size in sent]
     for lane in exploration.lanes:
-        assert 1_000 < lane.spent.tokens < 2_000
         assert lane.spent.cost == pytest.approx(lane.spent.input, abs=2)
     assert said_to_be_spent(session) == exploration.spent.tokens
 
 
 def test_without_limits_nothing_is_estimated(tmp_path: Path) -> None:
-    exploration = resumed(tmp_path, died(tmp_path, "turn", "none"))
+    session, _ = died(tmp_path, "turn", "none")
+    exploration = resumed(tmp_path, session)
     assert [lane.spent.tokens for lane in exploration.lanes] == [2, 2]
 
 
 @pytest.mark.parametrize("kind", ["sub-agent", "linked"])
 def test_a_sub_agent_counts_its_request_in_flight(tmp_path: Path, kind: str) -> None:
-    session = died(tmp_path, kind)
+    session, (of_caller, of_sub_agent) = died(tmp_path, kind)
     exploration = resumed(tmp_path, session)
     (lane,) = exploration.lanes
     assert lane.state == "done"
-    assert 1_000 < lane.spent.tokens - 15 - 2 < 2_000, "what the sub-agent was sent, and not what its caller was"
+    counted = lane.spent.tokens - 15 - 2 - 2  # without the caller's answered request, and one of each after the kill
+    assert counted == of_sub_agent.messages + of_caller.overhead, "the sub-agent's messages, not those of its caller"
+    assert counted >= sum(of_sub_agent), "its caller's tools are counted for its own"
     assert said_to_be_spent(session) == exploration.spent.tokens
     results = [one for one in own_messages(session, lane) if isinstance(one, ToolResult)]
     assert [message_text(one) for one in results] == ["Done now."], "the sub-agent continues from its last entry"
 
 
 def test_a_judge_counts_its_full_reservation(tmp_path: Path) -> None:
-    session = died(tmp_path, "judge")
+    session, _ = died(tmp_path, "judge")
     expected = [
         record for _, record in iter_records(session) if isinstance(record, UsageRecord) and record.what == "judge"
     ]
@@ -147,7 +164,7 @@ def test_a_judge_counts_its_full_reservation(tmp_path: Path) -> None:
 
 
 def test_a_released_lane_has_no_request_in_flight(tmp_path: Path) -> None:
-    session = died(tmp_path, "turn")
+    session, _ = died(tmp_path, "turn")
     first = resumed(tmp_path, session)
     before = first.spent.tokens
     assert resumed(tmp_path, sessiontree.open(session.location)).spent.tokens == before
@@ -157,16 +174,13 @@ BILLED = """
 import asyncio, os, sys
 import sessiontree
 from pathlib import Path
-from sessiontree.agent.loop import overhead_tokens
 from sessiontree.agent.tools.base import Tools
-from sessiontree.compaction import MEASURED
-from sessiontree.compaction.token_estimate import estimated_size
 from sessiontree.errors import NotFoundError
 from sessiontree.explore import Bounds, explore, resume
 from sessiontree.explore.state import find_exploration
 from sessiontree.core.messages import ToolResult, Usage, message_text
 from tests.explore.lanes import Note, Stepping
-from tests.explore.test_unbilled_requests import PRICED, WORDS
+from tests.explore.test_unbilled_requests import PRICED, WORDS, request_size
 
 location, bill, notes, limit = sys.argv[1:]
 
@@ -174,7 +188,7 @@ class Billed(Stepping):
     '''Puts what a request costs into a file before it answers: whoever dies then has to pay it all the same.'''
 
     def stream(self, request, /):
-        size = estimated_size(request.messages, MEASURED) + overhead_tokens(request.system, request.tools)
+        size = sum(request_size(request))
         file = os.open(bill, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         os.write(file, f"{size}\\n".encode())
         os.close(file)
