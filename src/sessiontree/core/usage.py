@@ -110,4 +110,5 @@ class UsageSum:
             sum(column) if has_fractions else sum(map(int, column))
             for column, has_fractions in zip(self._columns, self._has_fractions, strict=True)
         ]
-        return UsageTotals(len(self._sizes), *sums[:4], cost=round(float(sums[4]), 10))
+        fresh, output, cached, written, cost = sums
+        return UsageTotals(len(self._sizes), fresh, output, cached, written, round(float(cost), 10))
