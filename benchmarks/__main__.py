@@ -17,6 +17,7 @@ from benchmarks import (
     conversion,
     exploration,
     export,
+    huge,
     library,
     read,
     search,
@@ -64,6 +65,7 @@ MEASUREMENTS: dict[str, Measurement] = {
 }
 LARGE: dict[str, Measurement] = {
     "large": read.large_memory,
+    "huge": huge.commands,
     "list-10000": library.list_10000,
     "search-million": search.million,
 }

@@ -34,7 +34,11 @@ def parse_json(raw: bytes) -> Any:
     try:
         return _decode(raw)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, ValueError):
-        pass
+        return parse_odd_json(raw)
+
+
+def parse_odd_json(raw: bytes) -> Any:
+    """Decode JSON that a strict decoder rejected, like `parse_json`."""
     try:
         return tolerant_decoder().decode(raw.decode("utf-8", "surrogateescape"))
     except RecursionError as error:

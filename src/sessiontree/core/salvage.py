@@ -31,8 +31,8 @@ _OBJECT_START = re.compile(r'\{\s*"')
 # Matches what follows an object nested in another one. Such an object may look like a record: agents often print
 # session files in tool output. But it is only data of the enclosing object, which is damaged.
 _INSIDE_ANOTHER = re.compile(r"\s*[,\]}]")
-_OTHER_STARTS = frozenset('["-0123456789tfnIN')
-"""First characters of JSON values that are not objects."""
+# Matches the beginning of a JSON value that is not an object.
+_OTHER_VALUE = re.compile(r'["\[\-0-9]|true|false|null|NaN|Infinity')
 # Sizes of the slices given to the decoder, 0 for the rest of the line: see `_try_decode`.
 _WINDOWS = (4096, 256 * 1024, 0)
 _LONGEST_TOKEN = 16
@@ -67,7 +67,7 @@ def salvage(raw: bytes, is_record: Callable[[dict[str, Any]], bool]) -> list[Pie
         at = _end_of(_BLANK, text, at)
         if at >= len(text):
             return pieces
-        if text.find("}", at) < 0 and text[at] not in _OTHER_STARTS:  # no record ends here: most damage is like that
+        if text.find("}", at) < 0 and not _OTHER_VALUE.match(text, at):  # no record ends here: most damage is like that
             pieces.extend(_damage(text, at, len(text)))
             return pieces
         end, _, value = _try_decode(text, at)

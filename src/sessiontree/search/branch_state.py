@@ -10,6 +10,7 @@ import contextlib
 import sqlite3
 from array import array
 from bisect import bisect_left
+from itertools import chain
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -70,16 +71,22 @@ def read_branches(summary: Summary) -> BranchMap:
     except (SessionTreeError, OSError):
         return BranchMap("", b"", b"")
     ids = journal.tree.ids
-    positions = {ids[node]: position for position, node in enumerate(path)}
-    first = min((positions[source] for source in context.sources if source in positions), default=0)
-    active = set(path[first:]) | {journal.tree.node_of[id] for id in context.sources if id in journal.tree.node_of}
-    before = (set(history) | set(path)) - active
+    sent, before, active = (bytearray(len(ids)) for _ in range(3))  # by node; sets take more memory in a huge session
+    for id in context.sources:
+        node = journal.tree.node_of.get(id)
+        if node is not None:
+            sent[node] = active[node] = True
+    for node in chain(path, history):
+        before[node] = True
+    first = next((position for position, node in enumerate(path) if sent[node]), 0)
+    for node in path[first:]:
+        active[node] = True
     quiet = dialect.traits.passive_types
     abandoned, compacted = array("Q"), array("Q")
     for node, id in enumerate(ids):
-        if node in active or is_metadata_id(id) or (journal.types[node] in quiet and node not in before):
+        if active[node] or is_metadata_id(id) or (journal.types[node] in quiet and not before[node]):
             continue
-        (compacted if node in before else abandoned).append(journal.span(node).start)
+        (compacted if before[node] else abandoned).append(journal.span(node).start)
     return BranchMap(ids[leaf] if leaf is not None else "", _pack(abandoned), _pack(compacted))
 
 

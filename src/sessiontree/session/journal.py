@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from sessiontree.core.entries import Compaction, Entry, Fragment, Header, Problem, Unknown
-from sessiontree.core.jsonio import parse_json, parse_object, render_json
+from sessiontree.core.jsonio import parse_object, parse_odd_json, render_json
 from sessiontree.core.lines import Block, iter_blocks, iter_lines, line_ends
 from sessiontree.core.tree import Tree, TreeProblem
 from sessiontree.dialects.contract import PREVIOUS, UPDATE, Columns, Dialect, Envelope, is_metadata_id, metadata_id
@@ -262,7 +262,7 @@ class Journal:
             if not raw.rstrip().endswith(b"}"):
                 return None  # not an object for a tolerant decoder either
             try:
-                fields = parse_json(raw)
+                fields = parse_odd_json(raw)
             except ValueError:
                 return None
             kind, action = _describe_invalid(raw)

@@ -14,6 +14,7 @@ from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 
 from msgspec import Struct
 
@@ -71,9 +72,8 @@ def group_lanes(layout: Layout, nodes: Iterable[int]) -> list[int]:
     queues = _queues(layout, nodes)
     waiting = bytearray(len(layout))
     """By node: whether it has a lane and still has to be placed."""
-    for given in queues.values():
-        for node in given:
-            waiting[node] = layout.lanes[node] != NO_LANE
+    for node in chain.from_iterable(queues.values()):
+        waiting[node] = layout.lanes[node] != NO_LANE
     sources: dict[int, list[int]] = {}
     for source, merge in layout.joins:
         sources.setdefault(merge, []).append(source)
