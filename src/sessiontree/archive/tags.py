@@ -14,11 +14,9 @@ from msgspec import Struct
 from sessiontree.core.jsonio import parse_json, render_json
 from sessiontree.errors import DamagedError
 from sessiontree.git.worktree import WorktreeState
-from sessiontree.library.summary import Summary
+from sessiontree.library.summary import TAG_DOCUMENT, Summary
 from sessiontree.session.session import Session
 from sessiontree.stores.contract import DocumentStore
-
-_DOCUMENT = "marks.json"
 
 
 class SessionTags(Struct, frozen=True, omit_defaults=True):
@@ -43,11 +41,11 @@ class TagFile:
 
     @property
     def path(self) -> str:
-        return self.documents.location(_DOCUMENT)
+        return self.documents.location(TAG_DOCUMENT)
 
     def read(self) -> list[SessionTags]:
         """All records. `DamagedError` if the file cannot be parsed."""
-        return self._parse(self.documents.read(_DOCUMENT))
+        return self._parse(self.documents.read(TAG_DOCUMENT))
 
     def _parse(self, data: bytes | None) -> list[SessionTags]:
         if data is None:
@@ -82,7 +80,7 @@ class TagFile:
             kept = others if new.is_empty else [*others, new]
             return render_json({"version": 1, "marks": msgspec.to_builtins(kept)}) + b"\n"
 
-        self.documents.update(_DOCUMENT, update)
+        self.documents.update(TAG_DOCUMENT, update)
         return changed[-1]
 
 

@@ -13,7 +13,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sessiontree.archive.tags import SessionTags, tags_of_summaries
 from sessiontree.cli import output, stderr
 from sessiontree.cli.library_options import (
     add_filter_options,
@@ -26,11 +25,13 @@ from sessiontree.cli.library_options import (
 )
 from sessiontree.cli.parser import Options
 from sessiontree.errors import DamagedError, UsageError
+from sessiontree.library.summary import has_tags
 from sessiontree.library.threads import ThreadMember, with_subagents
 from sessiontree.views.listing import describe_thread, draw_listing, short_ids, totals
 from sessiontree.views.text import plural
 
 if TYPE_CHECKING:
+    from sessiontree.archive.tags import SessionTags
     from sessiontree.library.library import Library
     from sessiontree.library.summary import Summary
 
@@ -79,6 +80,10 @@ def run(options: Options) -> int:
 
 
 def _find_tags(library: Library) -> dict[str, SessionTags]:
+    if not has_tags(library.documents, library.everything()):
+        return {}
+    from sessiontree.archive.tags import tags_of_summaries  # imports more than the rest of a listing
+
     try:
         return tags_of_summaries(library.documents, library.everything())
     except DamagedError as error:

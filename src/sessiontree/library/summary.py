@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from sessiontree.core.usage import UnpricedUsage
-from sessiontree.stores.contract import not_a_file
+from sessiontree.stores.contract import DocumentStore, not_a_file
 
 Health: TypeAlias = Literal["ok", "damaged", "empty", "draft"]
 
 WINDOW = 64 * 1024
 """Bytes read at each end of a file."""
+TAG_DOCUMENT = "marks.json"
+"""The document with the tags and pins of the user (see `archive.tags`)."""
 MAX_TITLE = 120
 MAX_PROMPT = 240
 
@@ -94,6 +97,11 @@ class Summary(Struct, frozen=True, gc=False, array_like=True):
     def recency(self) -> int:
         """Sort key: the last message, else the start, else the modification time."""
         return self.active or self.created or self.modified
+
+
+def has_tags(documents: DocumentStore, summaries: Iterable[Summary]) -> bool:
+    """Whether any session may have tags, of the user or of its agent."""
+    return documents.read(TAG_DOCUMENT) is not None or any(summary.tags for summary in summaries)
 
 
 def is_meaningful(prompt: str) -> bool:

@@ -7,12 +7,12 @@ from functools import partial
 from operator import eq
 from typing import TYPE_CHECKING
 
-from sessiontree.archive.tags import SessionTags, tags_of_summaries
 from sessiontree.library.summary import Summary
 from sessiontree.search.matcher import matches_choice
 from sessiontree.search.query import Filters
 
 if TYPE_CHECKING:
+    from sessiontree.archive.tags import SessionTags
     from sessiontree.library.library import Library
 
 
@@ -20,6 +20,8 @@ def select_sessions(library: Library, filters: Filters, project: str | os.PathLi
     """Sessions and sub-agents that pass the filters on sessions. `project` is a folder of a project."""
     found = library.sessions(project=project, include_subagents=True, since=filters.since)
     if filters.tag or filters.pinned is not None:
+        from sessiontree.archive.tags import tags_of_summaries  # imports more than the rest of a search
+
         tags = tags_of_summaries(library.documents, found)
         found = [summary for summary in found if _matches_tags(filters, tags.get(summary.ref))]
     return filter_sessions(found, filters)

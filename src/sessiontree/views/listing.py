@@ -9,16 +9,18 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from sessiontree.archive.tags import SessionTags
 from sessiontree.core.ids import SHORTEST_PREFIX
 from sessiontree.core.usage import CostTotal, UnpricedUsage, unpriced_totals
 from sessiontree.library.summary import Summary
 from sessiontree.library.threads import ThreadMember
 from sessiontree.views.text import columns, cut, fitted, one_line, pad
+
+if TYPE_CHECKING:
+    from sessiontree.archive.tags import SessionTags
 
 MARKS = {"ok": " ", "damaged": "!", "empty": "-", "draft": "?"}
 """Prefix of a title."""
