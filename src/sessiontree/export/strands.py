@@ -7,7 +7,7 @@ branch: they are placed after their parent.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, pairwise
 
 from msgspec import Struct
@@ -41,35 +41,44 @@ class Outline(Struct, frozen=True):
 def build_outline(session: Reader) -> Outline:
     """Build the strands of a session without reading bodies, unless the dialect needs them."""
     history = _history(session, session.node_of(session.leaf))
-    strands = [Strand(history, active=True), *_find_branches(session, set(history))]
+    strands = [Strand(history, active=True), *_find_branches(session, _flags(session, [history]))]
     following = _find_following(session, strands)
     strands += [Strand([root]) for root in following.get(None, ())]
     for strand in strands:
         strand.nodes = _with_following(strand.nodes, following)
-    placed = {node for strand in strands for node in strand.nodes}
-    return Outline(strands, [node for node in range(len(session)) if node not in placed])
+    placed = _flags(session, (strand.nodes for strand in strands))
+    return Outline(strands, [node for node in range(len(session)) if not placed[node]])
+
+
+def _flags(session: Reader, parts: Iterable[Sequence[int]]) -> bytearray:
+    """By node: whether it is in one of some sequences. A set takes much more memory in a huge session."""
+    flags = bytearray(len(session))
+    for part in parts:
+        for node in part:
+            flags[node] = True
+    return flags
 
 
 def _history(session: Reader, leaf: int | None) -> list[int]:
     return session.dialect.find_history(session.journal, leaf, session.read_options)
 
 
-def _find_branches(session: Reader, on_path: set[int]) -> list[Strand]:
+def _find_branches(session: Reader, on_path: bytearray) -> list[Strand]:
     """The parts of lanes that are not on the active path, in the order in which they start."""
     layout, tree, shadowed = find_layout(session, {}), session.journal.tree, session.shadowed
     parents = tree.parents()
     found: list[Strand] = []
     current: dict[int, Strand] = {}
     """By lane: the strand that its next entry continues."""
-    used = set(on_path)
+    used = bytearray(on_path)
     for node in layout.rows():
         lane = layout.lanes[node]
-        if node in on_path:
+        if on_path[node]:
             current.pop(lane, None)
         elif node not in shadowed:
             run = [node]
             above = parents[node]
-            while above is not None and not layout.placed[above] and above not in used:
+            while above is not None and not layout.placed[above] and not used[above]:
                 run.append(above)  # a setting between two messages of the branch
                 above = parents[above]
             if lane not in current:
@@ -77,22 +86,23 @@ def _find_branches(session: Reader, on_path: set[int]) -> list[Strand]:
                 current[lane] = Strand([], None if fork == NO_NODE else fork)
                 found.append(current[lane])
             current[lane].nodes += reversed(run)
-            used.update(run)
+            for each in run:
+                used[each] = True
     return found
 
 
 def _find_following(session: Reader, strands: Sequence[Strand]) -> dict[int | None, list[int]]:
     """Entries that are in no strand yet, by the entry they are placed after."""
     tree, shadowed = session.journal.tree, session.shadowed
-    placed = {node for strand in strands for node in strand.nodes}
+    placed = _flags(session, (strand.nodes for strand in strands))
     following: dict[int | None, list[int]] = {}
     for node, (id, parent) in enumerate(zip(tree.ids, tree.parents(), strict=True)):
-        if node not in placed and node not in shadowed and not is_metadata_id(id):
+        if not placed[node] and node not in shadowed and not is_metadata_id(id):
             following.setdefault(parent, []).append(node)
     for before, node in _iter_metadata(session, strands[0].nodes):
-        if node in placed:
+        if placed[node]:
             continue
-        placed.add(node)
+        placed[node] = True
         following.setdefault(before, []).append(node)
     return following
 
