@@ -103,8 +103,9 @@ def command(tmp_path: Path, *arguments: str) -> str:
         capture_output=True,
         text=True,
         timeout=60,
-        check=True,
+        check=False,
     )
+    assert ran.returncode == 0, ran.stderr
     return ran.stdout
 
 
