@@ -20,6 +20,7 @@ from sessiontree.app.actions.convert import plan_convert
 from sessiontree.app.actions.export import plan_export
 from sessiontree.app.actions.leave_out import plan_leave_out, plan_take_in
 from sessiontree.app.actions.merge import plan_merge, plan_pick
+from sessiontree.app.actions.names import plan_label, plan_rename
 from sessiontree.app.actions.repair import plan_repair_of
 from sessiontree.app.actions.rewind import open_checkpoints, plan_rewind
 from sessiontree.app.actions.table import ACTIONS, Subject
@@ -166,7 +167,7 @@ def test_what_was_done_is_undone(bench: Bench, name: str) -> None:
     assert not find_tags(bench.subject.home.tags, bench.session).tags
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name not in ("tag", "pin")])
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ("tag", "pin", "rename", "label")])
 def test_a_plan_goes_stale_when_another_process_writes(bench: Bench, name: str) -> None:
     plan = planned(bench, name)
     with sessiontree.open(bench.world.path) as other:
@@ -187,7 +188,7 @@ def test_a_plan_is_carried_out_once(bench: Bench, name: str) -> None:
     assert bench.files() == before
 
 
-@pytest.mark.parametrize("name", APPENDING)
+@pytest.mark.parametrize("name", [name for name in APPENDING if name not in ("rename", "label")])
 def test_an_undo_goes_stale_when_the_session_continues(bench: Bench, name: str) -> None:
     done = planned(bench, name).do()
     bench.session.append("user", "Go on.")
@@ -196,6 +197,20 @@ def test_an_undo_goes_stale_when_the_session_continues(bench: Bench, name: str) 
     with pytest.raises(ConflictError, match="plan it again"):
         done.undo.do()
     assert bench.session.leaf == leaf
+
+
+def test_names_and_labels_go_stale_only_when_another_process_changed_them(bench: Bench) -> None:
+    entry = bench.session.path_ids()[0]
+    plans = [plan_rename(bench.session, "mine"), plan_label(bench.session, entry, "mine")]
+    late = [plan_rename(bench.session, "too late"), plan_label(bench.session, entry, "too late")]
+    with sessiontree.open(bench.world.path) as other:
+        other.append("user", "One more thing.")
+    for plan in plans:
+        plan.do()
+    assert (bench.session.given_name, bench.session.labels[entry]) == ("mine", "mine")
+    for plan in late:
+        with pytest.raises(ConflictError, match="plan it again"):
+            plan.do()
 
 
 def test_a_plan_that_several_threads_carry_out_is_carried_out_once(bench: Bench) -> None:

@@ -96,6 +96,18 @@ def unchanged(session: Session) -> Check:
     return check
 
 
+def same(session: Session, read: Callable[[], object]) -> Check:
+    """Check that a value is the same as now. For actions that messages of other writers do not concern."""
+    before = read()
+
+    def check() -> None:
+        session.refresh()
+        if read() != before:
+            raise ConflictError(f"{session.location}: changed since this was planned; plan it again")
+
+    return check
+
+
 class MovePlan(ActionPlan[str | None]):
     """Switch to another entry: the undo of actions that append. What was appended stays in the file, on a branch."""
 

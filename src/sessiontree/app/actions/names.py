@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sessiontree.app.actions.contract import ActionPlan, Description, Done, unchanged
+from sessiontree.app.actions.contract import ActionPlan, Description, Done, same
 from sessiontree.session.session import Session
 
 
@@ -12,7 +12,7 @@ class RenamePlan(ActionPlan[str | None]):
     action = "rename"
 
     def __init__(self, session: Session, name: str | None) -> None:
-        super().__init__(unchanged(session))
+        super().__init__(same(session, lambda: session.given_name))
         self._session, self._before, self._name = session, session.given_name, " ".join((name or "").split()) or None
 
     def describe(self) -> Description:
@@ -38,8 +38,8 @@ class LabelPlan(ActionPlan[dict[str, str]]):
     action = "label"
 
     def __init__(self, session: Session, entry: str, text: str | None) -> None:
-        super().__init__(unchanged(session))
         session.node_of(entry)
+        super().__init__(same(session, lambda: session.labels.get(entry)))
         self._session, self._entry, self._text = session, entry, text or None
         self._before = session.labels.get(entry)
 
