@@ -66,6 +66,7 @@ def huge(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     path.unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux's peak memory of a process")
 @pytest.mark.parametrize(
     "command",
@@ -86,6 +87,7 @@ def test_a_command_does_not_hold_the_bodies_of_a_huge_session_in_memory(
     assert int(done.stderr.split()[-1]) < MAX_PEAK
 
 
+@pytest.mark.slow
 def test_the_messages_of_a_huge_context_are_the_same_as_those_of_its_lines(huge: Path) -> None:
     messages = sessiontree.open(huge).context().messages
     assert isinstance(messages, LazyMessages)

@@ -83,7 +83,8 @@ def test_a_full_page_is_complete_although_sessions_are_left(world: World) -> Non
     assert (len(results), results.next_offset, results.is_complete) == (5, 5, True)
 
 
-def test_a_pattern_that_is_stopped_makes_the_search_incomplete(world: World) -> None:
+def test_a_pattern_that_is_stopped_makes_the_search_incomplete(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "_PATTERN_SECONDS", 0.2)
     world.pi("slow", "/work", ["a" * 5000 + "!"], minute=999)
     results = find(world, r"re:/(a|aa)+$/", refresh="none")
     assert not results.is_complete

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.search import Index
+from sessiontree.search import Index, engine
 from sessiontree.search.index_db import VERSION, decode_row
 from tests.library.world import IDS, World, append, claude_lines, json_lines, pi_lines, touch
 
@@ -148,7 +148,8 @@ def test_several_processes_may_index_at_once(world: World) -> None:
     assert rows(world) == rows_from_scratch(world)
 
 
-def test_searches_work_while_another_process_is_indexing(world: World) -> None:
+def test_searches_work_while_another_process_is_indexing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "_LOCK_SECONDS", 0.05)
     (path, *_) = fill(world, 2, 5)
     update(world)
     append(path, pi_lines(IDS[0], "/work", ["freshword"], minute=50)[1:])

@@ -55,7 +55,7 @@ _PATTERN_SECONDS = 5.0  # time limit of all regular expressions together
 SEARCH_SECONDS = 10.0
 _SLOW_PASS = 0.2  # part of the time limit after which lines with other spellings of a word are no longer compared
 _WAITING = 30.0  # seconds of waiting for the disk or the processor that count as one
-_LOCK_SECONDS = 30.0  # how long to wait for another process that indexes small additions
+_LOCK_SECONDS = 5.0  # how long to wait for another process that indexes; then the files are scanned instead
 
 
 def effort() -> float:
