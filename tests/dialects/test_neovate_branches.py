@@ -91,7 +91,8 @@ class NeovateBranches(RuleBasedStateMachine):
     @precondition(lambda self: len(self._ends()) > 1)
     @rule(data=st.data(), how=st.sampled_from(["summary", "append"]))
     def merge(self, data: st.DataObject, how: Any) -> None:
-        others = [end for end in self._ends() if self.paths[end] != self.current]
+        # A descendant of the current message has nothing to merge: `merge` refuses it.
+        others = [end for end in self._ends() if self.paths[end][: len(self.current)] != self.current]
         if not others:
             return
         merged = merge(self.session, self._find(data.draw(st.sampled_from(others))), how=how)
