@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from textual.pilot import Pilot
+from textual.worker import Worker, WorkerCancelled
 
 from sessiontree.app.workbench import Workbench
 from sessiontree.library.library import Library
@@ -58,7 +62,20 @@ def running(workbench: Workbench) -> Running:
 async def settle(pilot: Pilot[Request | None]) -> None:
     """Wait until background work and everything that follows from it is done."""
     await pilot.pause()
-    await pilot.app.workers.wait_for_complete()
-    await pilot.pause()
-    await pilot.app.workers.wait_for_complete()
-    await pilot.pause()
+    for _ in range(2):
+        await asyncio.gather(*(_finished(worker) for worker in list(pilot.app.workers)))
+        await pilot.pause()
+
+
+async def _finished(worker: Worker[Any]) -> None:
+    # A newer request cancels an older one of its group: a worker that was replaced counts as finished.
+    with contextlib.suppress(WorkerCancelled):
+        await worker.wait()
+
+
+async def until(pilot: Pilot[Any], condition: Callable[[], Any]) -> None:
+    """Wait for something to happen, however slow the machine is."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "this did not happen"
+        await pilot.pause(0.02)

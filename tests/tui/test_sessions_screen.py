@@ -15,7 +15,7 @@ from sessiontree.tui.dialogs import MenuDialog, PageDialog, PlanDialog
 from sessiontree.tui.line_list import LineList, TextRow
 from sessiontree.tui.requests import Chat, Resume
 from sessiontree.tui.sessions import SessionsScreen
-from tests.tui.conftest import Running, settle
+from tests.tui.conftest import Running, settle, until
 
 LOGIN, FLAG, QUEUE, LIMITS = "Fix the flaky login test", "Add a --json flag", "Move the queue", "Rate limits"
 
@@ -37,14 +37,6 @@ def shown(pilot: Pilot[Any]) -> str:
     """The visible rows of the list as text."""
     line_list = screen_of(pilot).query_one("#list", LineList)
     return "\n".join(line_list.render_line(y).text for y in range(line_list.size.height))
-
-
-async def until(pilot: Pilot[Any], condition: Any) -> None:
-    for _ in range(200):
-        if condition():
-            return
-        await pilot.pause(0.02)
-    raise AssertionError("this did not happen")
 
 
 def test_sessions_of_this_project_are_shown_and_tab_shows_all(running: Running) -> None:

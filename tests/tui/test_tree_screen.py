@@ -13,7 +13,7 @@ from sessiontree.tui.dialogs import MenuDialog, PageDialog, PlanDialog, TextDial
 from sessiontree.tui.line_list import LineList
 from sessiontree.tui.sessions import SessionsScreen
 from sessiontree.tui.tree import TreeScreen
-from tests.tui.conftest import Running, settle
+from tests.tui.conftest import Running, settle, until
 
 Steps = Callable[[Pilot[Any]], Awaitable[None]]
 
@@ -36,14 +36,6 @@ def row_with(pilot: Pilot[Any], text: str) -> int:
 async def go_to(pilot: Pilot[Any], text: str) -> None:
     """Move the cursor to the row with a text."""
     await pilot.press("home", *["down"] * row_with(pilot, text))
-
-
-async def until(pilot: Pilot[Any], condition: Callable[[], Any]) -> None:
-    for _ in range(200):
-        if condition():
-            return
-        await pilot.pause(0.02)
-    raise AssertionError("this did not happen")
 
 
 def walk(running: Running, steps: Steps, size: tuple[int, int] = (160, 40)) -> None:
