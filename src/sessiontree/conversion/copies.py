@@ -1,20 +1,24 @@
 """Converted copies of sessions, in one document of the home folder: `<home>/copies.json`.
 
-A record tells which session a copy was made from and how that session was then, so that resuming it in the same agent
-again reuses the copy, and listings show the copy below its origin. Session files are never changed for this.
+A record names the session a copy was made from and the state of that session at the time. Resuming the session in the
+same agent again then reuses the copy, and listings show the copy below its origin. Session files are never
+changed for this.
 """
 
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 
 from sessiontree.core.jsonio import parse_json, render_json
 from sessiontree.errors import DamagedError
-from sessiontree.session.session import Session
 from sessiontree.stores.contract import DocumentStore
+
+if TYPE_CHECKING:
+    from sessiontree.session.session import Session  # listings read the document and open no session
 
 _DOCUMENT = "copies.json"
 

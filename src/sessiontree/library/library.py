@@ -197,10 +197,12 @@ class Library:
 
         Listings then show their messages and branches exactly. Returns how many are left.
         """
+        waiting = [summary for summary in self.everything() if not summary.exact and not self.is_volatile(summary)]
+        if not waiting:
+            return 0
         from sessiontree.library import counts
         from sessiontree.session.open import open as open_session
 
-        waiting = [summary for summary in self.everything() if not summary.exact and not self.is_volatile(summary)]
         waiting.sort(key=_SORTS["recent"], reverse=True)
         for done, summary in enumerate(waiting):
             if time.monotonic() > until:
