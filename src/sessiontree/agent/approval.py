@@ -84,18 +84,18 @@ class CompactionConsent:
     tool = "compact"
 
     def __init__(self) -> None:
-        self._standing: Literal["always", "no"] | None = None
+        self._remembered: Literal["always", "no"] | None = None
 
     async def ask(self, approver: Approver, session: Session) -> str | None:
         """Ask whether to compact now; returns why not, or None for yes."""
-        if self._standing is None:
+        if self._remembered is None:
             title = f"summarize the older messages of this {session.dialect.name} session, to fit the model's window"
             reason = f"the summary is written to {session.location}, and its own agent will see only that, too"
             reply = await approver.ask(Question(self.tool, title, "", (reason,), may_always=True))
             if reply.answer == "once":
                 return None
-            self._standing = reply.answer
-        if self._standing == "always":
+            self._remembered = reply.answer
+        if self._remembered == "always":
             return None
         return "a session of another agent is only compacted with consent; /compact or `sessiontree compact` does it"
 
