@@ -18,6 +18,8 @@ from sessiontree.secrets.environment import Mask
 from tests.adversarial.repositories import git, make_project
 from tests.agent.builders import BARE, Workplace
 
+pytestmark = pytest.mark.slow
+
 SECRET = "hunter2-hunter2-hunter2"
 
 

@@ -19,6 +19,8 @@ from sessiontree.errors import UsageError
 from sessiontree.secrets.environment import Mask
 from tests.adversarial.repositories import git, make_project
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 60.0
 C1 = "\x9b31m\x85\x7f"
 CONTROLS = {"\x9b", "\x85", "\x7f"}

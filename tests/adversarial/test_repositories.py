@@ -18,6 +18,8 @@ from sessiontree.git.worktree import read_worktree
 from tests.adversarial.repositories import SETTINGS, WAYS, Trap, git, make_project, set_trap
 from tests.agent.builders import Workplace
 
+pytestmark = pytest.mark.slow
+
 COMMANDS = (
     "git status",
     "git log -p",

@@ -23,6 +23,8 @@ from sessiontree.settings import Settings
 from tests.chat.terminals import Place, scripted, turn
 from tests.explore.programs import Repository
 
+pytestmark = pytest.mark.slow
+
 
 def received(tmp_path: Path, model: str | None = None) -> tuple[Path, str]:
     """A session file of another person that approves everything; its project and its path."""

@@ -102,6 +102,7 @@ def test_images_and_long_results_are_supported(place: Workplace, shared: Use) ->
     shared(use)
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_is_an_error_result_and_the_next_call_restarts_it(place: Workplace) -> None:
     async def use(servers: McpServers) -> None:
         died = await asyncio.wait_for(find(servers, "small__die").run({}, place.context), 15)
@@ -200,6 +201,7 @@ def test_servers_are_listed_in_a_file_of_the_user(tmp_path: Path) -> None:
     assert servers == {"docs": McpServer("docs", ("-x",), {"KEY": "secret", "NONE": ""})}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     ["", "[]", "{}", '{"mcpServers": 3}', '{"mcpServers": {"a": {"url": "http://x"}}}', '{"mcpServers": {"a": 1}}'],

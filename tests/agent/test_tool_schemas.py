@@ -91,6 +91,7 @@ def test_a_struct_that_contains_itself_is_defined_once() -> None:
     assert not validator.is_valid({"root": {}, "spare": {"size": "large"}})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server_model", SERVERS.values(), ids=SERVERS.keys())
 def test_every_provider_receives_schemas_that_resolve(server_model: str) -> None:
     request = Request([User(content="hello")], "be brief", tool_definitions(load_tools_with_task()))

@@ -21,6 +21,8 @@ from tests.chat.terminals import Terminal, call, scripted, turn
 from tests.explore.programs import Repository
 from tests.explore.repos import git, user_filter
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def place(tmp_path: Path) -> Repository:

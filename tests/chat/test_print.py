@@ -14,6 +14,7 @@ from tests.chat.terminals import Place, call, scripted, texts, turn
 MODELS = ["anthropic:claude-opus-5", "openai:gpt-5", "openai-chat:gpt-5"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 def test_only_the_answer_after_parallel_calls_is_printed(place: Place, model: str) -> None:
     (place.project / "a.txt").write_text("alpha")
@@ -112,6 +113,7 @@ def test_with_no_session_nothing_is_saved(place: Place) -> None:
     assert place.sessions() == []
 
 
+@pytest.mark.slow
 def test_a_provider_that_fails_is_an_error_with_its_reason(place: Place) -> None:
     with ModelServer([]) as server:
         done = place.run("-p", "hi", "--model", MODELS[0], more=server.environment())
@@ -167,6 +169,7 @@ def test_options_for_reading_a_session_need_a_session(place: Place) -> None:
     assert (done.code, "need a session to resume" in done.err) == (2, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("option", "expected"),
     [

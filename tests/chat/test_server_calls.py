@@ -8,6 +8,8 @@ from sessiontree.testing.model_server import ModelServer
 from tests.chat.serving import MODELS, checked, leave, opened, results_sent, wait_for, wait_for_question
 from tests.chat.terminals import Place, call, turn, wait_until
 
+pytestmark = pytest.mark.slow
+
 FIRST = "echo > one; until [ -e two ]; do sleep 0.02; done; echo first is done"
 SECOND = "echo > two; until [ -e one ] && [ -e go ]; do sleep 0.02; done; echo second is done"
 """Each command waits for what the other one does, and the second one for a file besides."""

@@ -18,6 +18,8 @@ from tests.chat.serving import (
 )
 from tests.chat.terminals import Place, call, turn, wait_until
 
+pytestmark = pytest.mark.slow
+
 WAITS = "echo begun; sleep 1000 & echo $$ > {0}; wait; echo never > {0}.never"
 """A command with a child; both are in the process group whose number it writes down."""
 

@@ -29,6 +29,8 @@ from tests.chat.serving import (
 )
 from tests.chat.terminals import Place, call, turn
 
+pytestmark = pytest.mark.slow
+
 TOO_LONG = ScriptTurn(error=ScriptError("overflow"))
 SUMMARY_PROMPT = "Write (none) under a heading without content."
 """The end of each request for a summary."""

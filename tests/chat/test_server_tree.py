@@ -10,6 +10,8 @@ from sessiontree.testing.model_server import ModelServer
 from tests.chat.serving import MODELS, checked, leave, newest, opened, say, sent, texts
 from tests.chat.terminals import Place, Terminal, call, turn
 
+pytestmark = pytest.mark.slow
+
 FIRST = ["first prompt", "First answer."]
 SECOND = ["second prompt", "Second answer."]
 

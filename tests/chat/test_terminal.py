@@ -180,6 +180,7 @@ def test_no_colors_are_sent_when_they_are_turned_off(place: Place) -> None:
     assert "\x1b[" not in terminal.raw
 
 
+@pytest.mark.slow
 def test_user_commands_are_recorded_and_a_double_bang_hides_them_from_the_model(place: Place) -> None:
     typed = "!echo for you\n!!echo for me\nwhat did I run?\n/quit\n"
     with ModelServer([turn("Seen.")]) as server:

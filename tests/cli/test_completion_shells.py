@@ -15,6 +15,8 @@ from tests.cli.shells import HERE, Terminal, environment
 from tests.cli.test_completion import HOSTILE
 from tests.library.world import IDS, World
 
+pytestmark = pytest.mark.slow
+
 HOSTILE_LABEL = "tests; $(touch broken-out) 'x' \"y\""
 
 

@@ -74,6 +74,7 @@ def test_two_windows_that_continue_from_one_entry_become_two_branches(session: s
     assert sorted(again.leaves()) == sorted([mine[-1], theirs[-1]])
 
 
+@pytest.mark.slow
 def test_reading_a_file_that_is_being_written_gives_a_correct_prefix(session: sessiontree.Session) -> None:
     child = subprocess.Popen(
         [sys.executable, "-m", "tests.durability.children", "append_forever", session.location, "w"],

@@ -82,6 +82,7 @@ def names(session: Session, width: int = 120) -> dict[str, str]:
     return {row[3:11]: re.split(r"\s{2,}", row[at:].strip())[0] if row[at : at + 1].strip() else "" for row in rows}
 
 
+@pytest.mark.slow
 def test_lanes_of_one_prompt_are_found_in_the_tree_in_the_list_and_in_chat(place: Repository) -> None:
     place.run_json("count words", "--n", "2", "--model", "demo")
     tree = place.sessiontree("tree", place.location).stdout.splitlines()
@@ -101,6 +102,7 @@ def test_lanes_of_one_prompt_are_found_in_the_tree_in_the_list_and_in_chat(place
     assert re.search(r"1\S* +\w{8}  lane 1 · demo · left  Done", chat), "where a branch is chosen"
 
 
+@pytest.mark.slow
 def test_json_has_the_lane_of_each_branch(place: Repository) -> None:
     results = place.run_json("count words", "--n", "2", "--model", "demo")
     place.run_json("drop", "1")

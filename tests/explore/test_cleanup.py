@@ -18,6 +18,8 @@ from tests.chat.terminals import SECONDS, Terminal, call, scripted, turn, wait_u
 from tests.explore.programs import Repository, explore_words
 from tests.explore.repos import git, user_filter
 
+pytestmark = pytest.mark.slow
+
 DEMO = ("count", "--model", "demo", "--n", "2")
 
 

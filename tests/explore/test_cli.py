@@ -81,6 +81,7 @@ BRANCHES = """
 """
 
 
+@pytest.mark.slow
 def test_four_models_in_four_worktrees_compared_two_merged_one_dropped_one_kept(
     place: Repository, server: ModelServer
 ) -> None:
@@ -180,6 +181,7 @@ def test_json_streams_events_and_ends_with_the_results(place: Repository) -> Non
 COMMAND = [turn("I run it.", call("bash", command="touch ran.txt"), when="run it"), turn("It was run.", repeat=True)]
 
 
+@pytest.mark.slow
 def test_commands_are_denied_without_a_terminal_and_pass_with_yolo(place: Repository) -> None:
     denied = place.run_json("run it", "--model", scripted(place, *COMMAND))
     (lane,) = denied["results"]
@@ -189,6 +191,7 @@ def test_commands_are_denied_without_a_terminal_and_pass_with_yolo(place: Reposi
     assert not (place.project / "ran.txt").exists()
 
 
+@pytest.mark.slow
 def test_access_outside_the_worktree_is_denied_in_every_mode(place: Repository) -> None:
     target = place.project / "a.txt"
     script = scripted(
@@ -203,6 +206,7 @@ def test_access_outside_the_worktree_is_denied_in_every_mode(place: Repository) 
     assert target.read_text() == before
 
 
+@pytest.mark.slow
 def test_a_session_file_that_approves_everything_approves_nothing_in_lanes(place: Repository) -> None:
     with place.opened() as session:
         session.set_config(approval_mode="yolo")
@@ -211,6 +215,7 @@ def test_a_session_file_that_approves_everything_approves_nothing_in_lanes(place
     assert place.explore("run it", "--model", scripted(place, *COMMAND), "--approval", "yolo").returncode == 0
 
 
+@pytest.mark.slow
 def test_folders_of_lanes_are_kept_on_request(place: Repository) -> None:
     place.run_json("count", "--n", "2", "--model", "demo", "--keep-worktrees")
     lanes = find_exploration(place.opened()).lanes
@@ -274,6 +279,7 @@ def test_invalid_arguments_are_refused_in_one_line_and_nothing_is_written(
     assert Path(untouched.location).read_bytes() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -372,6 +378,7 @@ def test_prompts_from_a_closed_standard_input_are_refused(place: Repository) -> 
     assert "standard input is closed" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_lane_that_is_named_twice_is_dropped_once(place: Repository) -> None:
     place.run_json("count", "--model", "demo", "--n", "2")
     assert place.run_json("drop", "2", "2", "lane-2")["lanes"] == [2]
@@ -393,6 +400,7 @@ def test_a_project_without_a_repository_or_a_commit_gets_a_next_step(place: Repo
     assert not (plain / "demo_words.py").exists(), "in a folder that is shared, changes are asked about"
 
 
+@pytest.mark.slow
 def test_after_a_kill_each_lane_continues_and_commands_in_the_file_are_not_run(place: Repository) -> None:
     slow = [
         turn("I write.", call("write", path="w.txt", content="w\n"), when="go"),
@@ -427,6 +435,7 @@ def test_after_a_kill_each_lane_continues_and_commands_in_the_file_are_not_run(p
     assert place.explore("resume").returncode == 2
 
 
+@pytest.mark.slow
 def test_lanes_at_a_limit_continue_only_with_a_larger_budget(place: Repository) -> None:
     writes = call("write", path="w.txt", content="w\n")
     first = turn("I write.", writes, when="go", usage=Usage(1_000, 0, total_tokens=1_000))
@@ -440,6 +449,7 @@ def test_lanes_at_a_limit_continue_only_with_a_larger_budget(place: Repository) 
     assert [file["path"] for file in result["files"]] == ["w.txt"], "its folder was gone, and its work was not"
 
 
+@pytest.mark.slow
 def test_a_program_that_is_terminated_leaves_lanes_that_can_be_resumed(place: Repository) -> None:
     script = scripted(place, turn("Slow.", first_delay=60.0, repeat=True))
     child = subprocess.Popen(
@@ -469,6 +479,7 @@ def test_a_program_that_is_terminated_leaves_lanes_that_can_be_resumed(place: Re
 # On a terminal
 
 
+@pytest.mark.slow
 def test_the_table_is_drawn_in_place_and_a_lane_is_kept_at_the_end(place: Repository) -> None:
     slow = [msgspec.structs.replace(one, first_delay=0.3) for one in turns()]
     with place.terminal("--prompts", place.prompts(), "--model", scripted(place, *slow)) as terminal:
@@ -532,6 +543,7 @@ def test_ctrl_c_at_a_question_denies_it_and_asks_which_lane_to_stop(place: Repos
     assert (result["state"], result["files"]) == ("stopped", [])
 
 
+@pytest.mark.slow
 def test_ctrl_c_asks_which_lane_to_stop_and_twice_stops_all(place: Repository) -> None:
     script = scripted(place, turn("Slow.", first_delay=60.0, repeat=True))
     with place.terminal("go", "--n", "3", "--model", script) as terminal:
@@ -550,6 +562,7 @@ def test_ctrl_c_asks_which_lane_to_stop_and_twice_stops_all(place: Repository) -
     assert [one["state"] for one in place.run_json("compare")["results"]] == ["stopped"] * 3
 
 
+@pytest.mark.slow
 def test_chat_explores_and_moves_to_the_kept_branch(place: Repository) -> None:
     with Terminal(place, ["--session", place.location, "--model", scripted(place, *turns())]) as terminal:
         terminal.enter('/explore 1 "Write gamma."')
@@ -580,6 +593,7 @@ def test_chat_explores_with_a_scripted_model(place: Repository) -> None:
     assert (lane.text, lane.record.model) == ("So says the script.", script)
 
 
+@pytest.mark.slow
 def test_in_chat_ctrl_c_stops_lanes_and_the_conversation_continues(place: Repository) -> None:
     script = scripted(place, turn("Slow.", first_delay=60.0, when="go"), turn("Here I am.", repeat=True))
     with Terminal(place, ["--session", place.location, "--model", script]) as terminal:

@@ -16,6 +16,8 @@ from sessiontree.views.text import columns
 from tests.explore.explored import Explored
 from tests.explore.repos import git
 
+pytestmark = pytest.mark.slow
+
 WRITES = {"short": {"a.txt": "one\ntwo\n"}, "new": {"new/x.txt": "1\n2\n3\n"}, "nothing": {}}
 
 

@@ -200,6 +200,7 @@ def test_an_exploration_of_an_empty_session_keeps_its_current_entry(tmp_path: Pa
     assert texts(fresh(session)) == ["first"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", SHAPES)
 def test_after_a_lane_was_kept_messages_continue_on_it(tmp_path: Path, dialect: str) -> None:
     session = new_session(tmp_path, dialect=dialect)

@@ -19,6 +19,8 @@ from tests.explore.lanes import explored as run_lanes
 from tests.explore.lanes import new_session
 from tests.explore.repos import git, seen_by_user
 
+pytestmark = pytest.mark.slow
+
 WRITES = {
     "one": {"one.txt": "1\n"},
     "two": {"two.txt": "2\n"},

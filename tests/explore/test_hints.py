@@ -19,6 +19,8 @@ from tests.chat.terminals import Terminal, call, scripted, turn
 from tests.explore.programs import Repository
 from tests.explore.repos import git
 
+pytestmark = pytest.mark.slow
+
 TWINS = ("01a1e253-0000-7000-8000-000000000001", "01a1e253-0000-7000-8000-000000000002")
 """Ids of one minute: as long as that, sessions made one after the other begin alike."""
 LONG = "\n".join(f"Line {number}." for number in range(1, 31))

@@ -26,6 +26,8 @@ from tests.builders import THOROUGH
 from tests.explore.lanes import check_is_sound, check_no_message_is_lost, new_session
 from tests.explore.repos import git, make_repository
 
+pytestmark = pytest.mark.slow
+
 KILLS = int(os.environ.get("SESSIONTREE_KILLS", "12" if THOROUGH else "4"))
 LANES = 6
 STEPS = 30 * KILLS

@@ -271,6 +271,7 @@ def test_without_a_lane_there_is_nothing_to_draw() -> None:
 # Through the program
 
 
+@pytest.mark.slow
 def test_the_compare_command_fits_any_width(tmp_path: Path) -> None:
     place = Repository(tmp_path)
     place.run_json("count", "--n", "2", "--model", "demo", "--check", "echo it is wrong; exit 1")

@@ -290,6 +290,7 @@ def test_usage_that_no_entry_reports_is_recorded_at_once(tmp_path: Path) -> None
     assert first.spent.tokens == seen
 
 
+@pytest.mark.slow
 def test_a_provider_writes_a_summary_in_the_loop_of_the_run(place: Workplace) -> None:
     long_talk(place)
     gate = Counting()

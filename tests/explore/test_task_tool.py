@@ -630,6 +630,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_sub_agents_continue_after_any_number_of_kills_and_repeat_nothing(tmp_path: Path) -> None:
     session = sessiontree.create(tmp_path, path=tmp_path / "session.jsonl", appear="now")
     session.close()

@@ -31,6 +31,8 @@ from tests.agent.runs import turn
 from tests.builders import THOROUGH
 from tests.explore.lanes import new_session, own_messages
 
+pytestmark = pytest.mark.slow
+
 KILLS = int(os.environ.get("SESSIONTREE_KILLS", "12" if THOROUGH else "4"))
 WORDS = "words " * 1_000
 PRICED = Facts(200_000, 2_000, Prices(1_000_000, 1), source="test")

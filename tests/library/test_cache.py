@@ -279,6 +279,7 @@ def test_a_listing_works_while_another_process_locks_the_cache(world: World, mon
         other.close()
 
 
+@pytest.mark.slow
 def test_several_processes_list_at_once(world: World) -> None:
     for number in range(80):
         world.claude(IDS[number], "/x", ["hello"] * 5)

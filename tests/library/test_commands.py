@@ -186,6 +186,7 @@ def test_branches_of_large_sessions_are_known_after_the_first_listing(run: Run, 
     assert (second["exact"], second["branches"]) == (True, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", ["claude", "pi", "omp", "neovate", "native"])
 def test_tags_and_pins_are_shown_and_filtered_for_every_agent(run: Run, world: World, here: Path, agent: str) -> None:
     source = world.put(here / "source.jsonl", claude_lines(IDS[0], str(here), ["mend the parser"]))

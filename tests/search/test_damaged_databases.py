@@ -19,6 +19,8 @@ from sessiontree.search.prompt_history import PromptHistory
 from sessiontree.search.semantic import search_by_meaning
 from tests.library.world import World
 
+pytestmark = pytest.mark.slow
+
 ROUNDS = 60 if os.environ.get("SESSIONTREE_THOROUGH") else 12
 COMMANDS = [
     ["list", "--all"],

@@ -110,6 +110,7 @@ def test_tools_have_descriptions_and_are_marked_read_only(world: World) -> None:
     assert serving(world, use) == ""
 
 
+@pytest.mark.slow
 def test_an_agent_finds_an_entry_and_reads_around_it(world: World) -> None:
     for agent, build in SESSIONS.items():
         if agent in ("claude", "neovate"):
@@ -296,6 +297,7 @@ def test_recent_decisions_are_those_of_the_project_the_newest_first(world: World
     connected(world, use, here)
 
 
+@pytest.mark.slow
 def test_the_server_updates_the_index_but_never_changes_a_session(world: World) -> None:
     path = world.pi(IDS[1], "/work", ["tide"])
     before = (path.read_bytes(), path.stat().st_mtime_ns)
@@ -345,6 +347,7 @@ def test_without_the_package_an_install_hint_is_printed(world: World) -> None:
     assert done.stderr == "sessiontree: `sessiontree mcp` needs another package: pip install 'sessiontree[mcp]'\n"
 
 
+@pytest.mark.slow
 def test_the_server_exits_at_the_end_of_input(world: World) -> None:
     done = run(world, "mcp")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
