@@ -22,6 +22,8 @@ _NO_COST = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0
 def _complete_message(message: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a message with its required fields; the same object if it has them."""
     role = message.get("role")
+    if role == "user" and "usage" not in message:
+        return message
     required: dict[str, Any] = {}
     content, usage = message.get("content"), message.get("usage")
     if role in ("assistant", "toolResult") and type(content) is not list:
@@ -50,19 +52,21 @@ def complete_fields(kind: str, fields: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def find_missing(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a line that have to change, so that it has the required ones."""
-    completed: dict[str, Any] = {}
     if kind == "message":
         message = fields.get("message")
-        if isinstance(message, Mapping) and (found := _complete_message(message)) is not message:
-            completed["message"] = found
-    else:
-        usage, system = fields.get("usage"), fields.get("systemMessage")
-        if isinstance(usage, dict) and (counted := _complete_usage(usage)) is not usage:
-            completed["usage"] = counted
-        if isinstance(system, dict) and kind == "compaction":
-            prompt = _complete_message({"role": "system", **system})
-            if prompt != system:
-                completed["systemMessage"] = prompt
+        # Every append comes here, and isinstance is several times as fast for a dict as for a Mapping.
+        if isinstance(message, dict) or isinstance(message, Mapping):  # noqa: SIM101
+            found = _complete_message(message)
+            return {} if found is message else {"message": found}
+        return {}
+    completed: dict[str, Any] = {}
+    usage, system = fields.get("usage"), fields.get("systemMessage")
+    if isinstance(usage, dict) and (counted := _complete_usage(usage)) is not usage:
+        completed["usage"] = counted
+    if isinstance(system, dict) and kind == "compaction":
+        prompt = _complete_message({"role": "system", **system})
+        if prompt != system:
+            completed["systemMessage"] = prompt
     return completed
 
 
