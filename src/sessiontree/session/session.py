@@ -20,6 +20,7 @@ from sessiontree.core.entries import (
     ForkOrigin,
     Header,
     KeptLargeContent,
+    Problem,
     parse_entry,
 )
 from sessiontree.core.ids import new_entry_id, new_session_id, timestamp
@@ -33,6 +34,7 @@ from sessiontree.errors import (
     InvalidEntryError,
     NotFoundError,
     ReadOnlyError,
+    SessionTreeError,
     UsageError,
     WriteError,
 )
@@ -124,6 +126,9 @@ class Branch:
 class Session(Reader):
     """A session for reading and writing, from `sessiontree.open` or `sessiontree.create`."""
 
+    _is_closed = False
+    _id_when_closed = ""
+
     def __init__(
         self, journal: Journal, repository: SessionRepository, options: Options, pending: SessionStore | None = None
     ) -> None:
@@ -138,7 +143,6 @@ class Session(Reader):
         self._unsynced = False
         self.notify: Callable[[str], object] = _log_notice
         """Called with a line for the user, from any thread: what a write did besides writing."""
-        self._is_closed = False
         self._failed: _FailedWrite | None = None
         self._writable_header: Header | None = None
         self.granted = Config()
@@ -146,6 +150,19 @@ class Session(Reader):
         self._needs_encoder = not journal.dialect.traits.one_line_per_entry
         self._leaf: str | Current | None = self._stored_leaf() if self._is_read else CURRENT
         """This object's own leaf; CURRENT until it is first needed, because finding it requires reading the file."""
+
+    @property
+    def id(self) -> str:
+        return self._id_when_closed if self._is_closed else super().id
+
+    @property
+    def known_problems(self) -> list[Problem]:
+        self._check_open()
+        return super().known_problems
+
+    def _read(self) -> None:
+        self._check_open()
+        super()._read()
 
     @property
     def location(self) -> str:
@@ -354,13 +371,23 @@ class Session(Reader):
             self._journal, self._pending = Journal(store, self.dialect, self._repository.blobs), None
 
     def close(self) -> None:
-        """Sync and close the store. Writing is refused after that; reading opens the store again."""
+        """Sync and close the store. Reading and writing are refused after that; the id and location stay known."""
         with self._mutex:
             if not self._is_closed:
+                self._id_when_closed = self._known_id()
                 self._sync()
-                self._journal.store.close()
+                self._indexed.store.close()
                 self._is_closed = True
-                self._writable_header = None  # the next write checks again
+                # Each use of the index calls `_read` from now on, which refuses.
+                self._is_read, self._has_tried_partial, self._partial, self._leaf = False, True, None, CURRENT
+                self._writable_header = None
+
+    def _known_id(self) -> str:
+        """The id; empty if the file was not read yet and is gone, which is no reason to fail when closing."""
+        try:
+            return self.id
+        except (SessionTreeError, OSError):
+            return ""
 
     def __enter__(self) -> Session:
         return self
