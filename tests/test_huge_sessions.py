@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from sessiontree.branches.tips import count_tips
 from sessiontree.compaction.token_estimate import context_size
 from sessiontree.core.jsonio import iter_json
 from sessiontree.core.messages import CACHED_BYTES, MAX_KEPT, LazyMessages, Message, User
+from sessiontree.library.session_stats import read_stats
 from sessiontree.repair import examine
 
 HEADER = (
@@ -70,7 +72,21 @@ def huge(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux's peak memory of a process")
 @pytest.mark.parametrize(
     "command",
-    ["info", "tree", "branches", "doctor", "show", "show --json", "context", "context --json", "export --format md"],
+    [
+        "info",
+        "tree",
+        "branches",
+        "doctor",
+        "show",
+        "show --json",
+        "context",
+        "context --json",
+        "export --format md",
+        "export --format html",
+        "export --format json",
+        "export --format jsonl",
+        "export --format text",
+    ],
 )
 def test_a_command_does_not_hold_the_bodies_of_a_huge_session_in_memory(
     command: str, huge: Path, tmp_path: Path
@@ -85,6 +101,27 @@ def test_a_command_does_not_hold_the_bodies_of_a_huge_session_in_memory(
         env=environment,
     )
     assert int(done.stderr.split()[-1]) < MAX_PEAK
+
+
+def test_statistics_need_little_memory_for_each_response(tmp_path: Path) -> None:
+    count = 3000
+    path = tmp_path / "responses.jsonl"
+    with open(path, "wb") as file:
+        file.write(HEADER)
+        for number in range(count):
+            call = {"type": "toolCall", "id": f"call_{number:030}", "name": "read", "arguments": {"path": "a.py"}}
+            usage = {"input": number, "output": 5, "cacheRead": 0, "cacheWrite": 0, "totalTokens": number + 5}
+            answer = {"content": [call], "usage": usage, "model": "m", "stopReason": "toolUse"}
+            file.write(native_line(f"a{number:07x}", None, "", role="assistant", **answer))
+    reader = sessiontree.open(path)
+    tracemalloc.start()
+    try:
+        stats = read_stats(reader, 0)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert stats.counted.usage.input == sum(range(count))
+    assert peak / count < 1300, "keeping the decoded entries takes 1.8 KB each"
 
 
 @pytest.mark.slow

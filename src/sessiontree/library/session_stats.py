@@ -457,7 +457,7 @@ class _StringTable:
 
 def _iter_counted(journal: Journal) -> Iterator[tuple[int, bytes]]:
     """Entries that may have something to count, with their lines, in file order."""
-    nodes = array("q", (node for node, kind in enumerate(journal.types) if kind in counts.USAGE_TYPES))
+    nodes = array("i", (node for node, kind in enumerate(journal.types) if kind in counts.USAGE_TYPES))
     marks = journal.dialect.traits.marks
     for node, raw in zip(nodes, journal.iter_raw(nodes), strict=True):
         if marks.usage in raw or any(mark in raw for mark in marks.tools):
