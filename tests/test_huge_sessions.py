@@ -18,6 +18,7 @@ from sessiontree.branches import context_sizes, tips
 from sessiontree.branches import list as branch_list
 from sessiontree.branches.tips import count_tips
 from sessiontree.compaction.token_estimate import context_size
+from sessiontree.core import salvage as salvage_module
 from sessiontree.core.jsonio import iter_json
 from sessiontree.core.messages import CACHED_BYTES, MAX_KEPT, LazyMessages, Message, User
 from sessiontree.library.session_stats import read_stats
@@ -224,8 +225,11 @@ def test_examining_compactions_takes_linear_time(tmp_path: Path) -> None:
     assert grows_linearly(work, 1000)
 
 
-def test_lines_of_garbage_take_little_more_time_than_trying_to_decode_them(tmp_path: Path) -> None:
-    lines = [b'{"type":"mess\x00age","id":"%d garbage \xff\xfe' % number for number in range(20_000)]
+@pytest.mark.parametrize(
+    "line", [b'{"type":"mess\x00age","id":"%d garbage \xff\xfe', b'{garbage {%d} {"type": {"a":"x"}} }{ 1']
+)
+def test_lines_of_garbage_take_little_more_time_than_trying_to_decode_them(line: bytes, tmp_path: Path) -> None:
+    lines = [line % number for number in range(20_000)]
     path = tmp_path / "garbage.jsonl"
     path.write_bytes(HEADER + b"\n".join([*lines, native_line("00000001", None, "hello")]))
 
@@ -243,6 +247,34 @@ def test_lines_of_garbage_take_little_more_time_than_trying_to_decode_them(tmp_p
     assert best < 5 * min(seconds(decode) for _ in range(3))
     session = sessiontree.open(path)
     assert (len(session), len(session.fragments)) == (1, len(lines))
+
+
+def processor_seconds(path: Path) -> float:
+    start = time.process_time()
+    sessiontree.open(path)
+    return time.process_time() - start
+
+
+def test_decoder_errors_in_one_line_have_a_fixed_limit() -> None:
+    attempts = 0
+
+    def decode(text: str, at: int) -> tuple[int, int, object]:
+        nonlocal attempts
+        attempts += 1
+        return 0, 1000, None
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(salvage_module, "_try_decode", decode)
+        pieces = salvage_module.salvage(b'{"a":{x} ' * 2_000_000, lambda fields: True)
+    assert [piece.kind for piece in pieces] == ["damage"]
+    assert attempts <= 100_001
+
+
+@pytest.mark.slow
+def test_a_torn_line_of_100_megabytes_takes_less_than_ten_seconds(tmp_path: Path) -> None:
+    path = tmp_path / "torn.jsonl"
+    path.write_bytes(HEADER + b'{"type":"message","message":{"content":"' + b'{"a":{x} ' * 11_000_000)
+    assert processor_seconds(path) < 10
 
 
 # The same results
