@@ -209,8 +209,9 @@ class _Search:
             results.is_complete = False
             results.unsearched = Unsearched(len(unsearched), sum(unsearched.values()))
             results.notes.append(
-                f"incomplete: the time limit was reached; {len(unsearched):,} of {len(self._sessions):,} sessions "
-                f"({_megabytes(results.unsearched.size)} MB) were not searched. Run it again to continue."
+                f"incomplete: the time limit was reached; not searched: {len(unsearched):,} of "
+                f"{len(self._sessions):,} session{'s' if len(self._sessions) != 1 else ''} "
+                f"({_megabytes(results.unsearched.size)} MB). Run it again to continue."
             )
 
     def _run(self, limit: int, offset: int, refresh: Refresh, progress: Progress | None) -> None:
