@@ -14,7 +14,11 @@ from benchmarks.generate import LARGE, generated
 from benchmarks.results import Result, megabytes
 from benchmarks.transcripts import TranscriptShape, transcript
 
-_COMMANDS = ("info", "tree", "branches", "doctor", "show", "context --json", "export --format md")
+_FORMATS = ("md", "html", "json", "jsonl", "text")
+_COMMANDS = (
+    *("info", "tree", "branches", "doctor", "show", "context --json"),
+    *(f"export --format {format}" for format in _FORMATS),
+)
 _RUN = """
 import resource, sys
 from sessiontree.cli import main

@@ -64,7 +64,7 @@ def show_context(session: sessiontree.Session, leaf: str) -> None:
 def main() -> None:
     home = tempfile.mkdtemp(prefix="sessiontree-demo-")
     session = write_session(home)
-    session.close()
+    session.flush()
     width = min(shutil.get_terminal_size((100, 24)).columns, 110)
 
     print(f'The tree of session "{session.name}":\n')

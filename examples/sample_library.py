@@ -246,7 +246,10 @@ def _damage(raw: bytes) -> bytes:
 
 
 def main() -> None:
-    if len(sys.argv) != 2:
+    if len(sys.argv) == 2 and sys.argv[1] in ("-h", "--help"):
+        print(__doc__)
+        return
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
         sys.exit(__doc__)
     home = Path(sys.argv[1]).resolve()
     if home.exists() and any(home.iterdir()):

@@ -174,3 +174,17 @@ def test_the_page_of_the_seeds_names_tests_that_exist() -> None:
 def test_the_page_of_the_seeds_lists_every_feature() -> None:
     assert len(SEED_ROWS) == 352
     assert all(len(row) == 5 for row in SEED_ROWS)
+
+
+@pytest.mark.parametrize("option", ["--help", "-h", "--unknown"])
+def test_an_option_of_the_sample_library_is_not_a_folder(option: str, tmp_path: Path) -> None:
+    program = ROOT / "examples" / "sample_library.py"
+    ran = subprocess.run([sys.executable, program, option], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "python examples/sample_library.py DIR" in ran.stdout + ran.stderr
+    assert ran.returncode == (1 if option == "--unknown" else 0)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("page", ["README.md", "README.zh-CN.md", "docs/index.md"])
+def test_the_security_page_is_linked(page: str) -> None:
+    assert re.search(r"\]\((\.\./)?SECURITY\.md\)", (ROOT / page).read_text())

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,8 +18,10 @@ from sessiontree.branches import context_sizes, tips
 from sessiontree.branches import list as branch_list
 from sessiontree.branches.tips import count_tips
 from sessiontree.compaction.token_estimate import context_size
+from sessiontree.core import salvage as salvage_module
 from sessiontree.core.jsonio import iter_json
 from sessiontree.core.messages import CACHED_BYTES, MAX_KEPT, LazyMessages, Message, User
+from sessiontree.library.session_stats import read_stats
 from sessiontree.repair import examine
 
 HEADER = (
@@ -70,7 +73,21 @@ def huge(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs Linux's peak memory of a process")
 @pytest.mark.parametrize(
     "command",
-    ["info", "tree", "branches", "doctor", "show", "show --json", "context", "context --json", "export --format md"],
+    [
+        "info",
+        "tree",
+        "branches",
+        "doctor",
+        "show",
+        "show --json",
+        "context",
+        "context --json",
+        "export --format md",
+        "export --format html",
+        "export --format json",
+        "export --format jsonl",
+        "export --format text",
+    ],
 )
 def test_a_command_does_not_hold_the_bodies_of_a_huge_session_in_memory(
     command: str, huge: Path, tmp_path: Path
@@ -85,6 +102,27 @@ def test_a_command_does_not_hold_the_bodies_of_a_huge_session_in_memory(
         env=environment,
     )
     assert int(done.stderr.split()[-1]) < MAX_PEAK
+
+
+def test_statistics_need_little_memory_for_each_response(tmp_path: Path) -> None:
+    count = 3000
+    path = tmp_path / "responses.jsonl"
+    with open(path, "wb") as file:
+        file.write(HEADER)
+        for number in range(count):
+            call = {"type": "toolCall", "id": f"call_{number:030}", "name": "read", "arguments": {"path": "a.py"}}
+            usage = {"input": number, "output": 5, "cacheRead": 0, "cacheWrite": 0, "totalTokens": number + 5}
+            answer = {"content": [call], "usage": usage, "model": "m", "stopReason": "toolUse"}
+            file.write(native_line(f"a{number:07x}", None, "", role="assistant", **answer))
+    reader = sessiontree.open(path)
+    tracemalloc.start()
+    try:
+        stats = read_stats(reader, 0)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert stats.counted.usage.input == sum(range(count))
+    assert peak / count < 1300, "keeping the decoded entries takes 1.8 KB each"
 
 
 @pytest.mark.slow
@@ -187,8 +225,11 @@ def test_examining_compactions_takes_linear_time(tmp_path: Path) -> None:
     assert grows_linearly(work, 1000)
 
 
-def test_lines_of_garbage_take_little_more_time_than_trying_to_decode_them(tmp_path: Path) -> None:
-    lines = [b'{"type":"mess\x00age","id":"%d garbage \xff\xfe' % number for number in range(20_000)]
+@pytest.mark.parametrize(
+    "line", [b'{"type":"mess\x00age","id":"%d garbage \xff\xfe', b'{garbage {%d} {"type": {"a":"x"}} }{ 1']
+)
+def test_lines_of_garbage_take_little_more_time_than_trying_to_decode_them(line: bytes, tmp_path: Path) -> None:
+    lines = [line % number for number in range(20_000)]
     path = tmp_path / "garbage.jsonl"
     path.write_bytes(HEADER + b"\n".join([*lines, native_line("00000001", None, "hello")]))
 
@@ -206,6 +247,34 @@ def test_lines_of_garbage_take_little_more_time_than_trying_to_decode_them(tmp_p
     assert best < 5 * min(seconds(decode) for _ in range(3))
     session = sessiontree.open(path)
     assert (len(session), len(session.fragments)) == (1, len(lines))
+
+
+def processor_seconds(path: Path) -> float:
+    start = time.process_time()
+    sessiontree.open(path)
+    return time.process_time() - start
+
+
+def test_decoder_errors_in_one_line_have_a_fixed_limit() -> None:
+    attempts = 0
+
+    def decode(text: str, at: int) -> tuple[int, int, object]:
+        nonlocal attempts
+        attempts += 1
+        return 0, 1000, None
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(salvage_module, "_try_decode", decode)
+        pieces = salvage_module.salvage(b'{"a":{x} ' * 2_000_000, lambda fields: True)
+    assert [piece.kind for piece in pieces] == ["damage"]
+    assert attempts <= 100_001
+
+
+@pytest.mark.slow
+def test_a_torn_line_of_100_megabytes_takes_less_than_ten_seconds(tmp_path: Path) -> None:
+    path = tmp_path / "torn.jsonl"
+    path.write_bytes(HEADER + b'{"type":"message","message":{"content":"' + b'{"a":{x} ' * 11_000_000)
+    assert processor_seconds(path) < 10
 
 
 # The same results

@@ -84,6 +84,49 @@ def test_nothing_is_written_after_close(session: sessiontree.Session) -> None:
     assert "closed" in repr(session)
 
 
+def test_nothing_is_read_after_close(session: sessiontree.Session) -> None:
+    session.append("user", "hello")
+    leaf, id, branch = str(session.leaf), session.id, session.branch()
+    session.close()
+    for use in (
+        lambda: session.leaf,
+        lambda: session.name,
+        lambda: len(session),
+        lambda: leaf in session,
+        lambda: list(session),
+        lambda: session.entry(leaf),
+        lambda: session.context(),
+        lambda: session.context(leaf),
+        lambda: session.path_ids(),
+        lambda: session.problems,
+        lambda: session.known_problems,
+        lambda: session.refresh(),
+        lambda: branch.context(),
+        lambda: session.fork(),
+    ):
+        with pytest.raises(SessionTreeError, match="the session was closed; open it again"):
+            use()
+    assert session.id == id
+    assert Path(session.location).exists()
+
+
+@pytest.mark.parametrize(
+    ("message", "error"),
+    [
+        ({"role": "usr", "content": "hello"}, "did you mean 'user'"),
+        ({"content": "hello"}, "needs a `role`"),
+    ],
+)
+def test_the_message_of_an_entry_is_checked_like_a_message(
+    session: sessiontree.Session, message: dict[str, Any], error: str
+) -> None:
+    for use in (session.append, session.branch().append):
+        with pytest.raises(InvalidEntryError, match=error):
+            use({"type": "message", "message": message})
+    assert len(session) == 0
+    session.append({"type": "message", "message": {"role": "fileMention", "files": []}})  # a role of one client
+
+
 def test_a_session_describes_itself_in_a_shell(session: sessiontree.Session) -> None:
     session.append("user", "hello")
     session.rename("解析器")

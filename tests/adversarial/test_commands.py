@@ -186,3 +186,38 @@ def test_an_approved_command_runs_outside_of_the_sandbox(place: Workplace) -> No
     place.answers.reply = Reply("once")
     assert not place.call("bash", command="touch made").is_error
     assert (place.project / "made").exists()
+
+
+def test_the_profile_for_macos_allows_only_reading_what_is_not_masked(tmp_path: Path) -> None:
+    home, hostile = tmp_path / "home", tmp_path / 'a")) (allow default) (subpath "\\'
+    sandbox = Sandbox([str(home / "notes")], home=str(home), folders=[str(hostile)], path=f"{home}/bin:relative")
+    lines = sandbox.profile().splitlines()
+    assert lines[:2] == ["(version 1)", "(deny default)"]
+    allowed = [line for line in lines if line.startswith("(allow ")]
+    assert not [line for line in allowed if "network" in line or "default)" in line.partition('"')[0]]
+    (written,) = [line for line in allowed if "file-write" in line]
+    assert written == '(allow file-write-data (literal "/dev/null"))'
+    (masked,) = [line for line in lines if line.startswith("(deny file-read*")]
+    quoted = os.path.realpath(hostile).replace("\\", "\\\\").replace('"', '\\"')
+    for folder in (os.path.realpath(home), quoted, "/proc"):
+        assert f'(subpath "{folder}")' in masked
+    # The last rule that matches counts: what is readable comes after what is masked, and programs only from the PATH.
+    (readable,) = [line for line in lines if line.startswith("(allow file-read* (")]
+    assert lines.index(readable) > lines.index(masked)
+    assert f'(subpath "{os.path.realpath(home / "notes")}")' in readable
+    (programs,) = [line for line in lines if line.startswith("(allow file-read* process-exec (")]
+    assert f'(subpath "{os.path.realpath(home / "bin")}")' in programs
+    assert "relative" not in programs
+    assert quoted not in programs
+
+
+def test_on_macos_a_command_is_started_by_its_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sessiontree.agent import sandbox as module
+
+    program = tmp_path / "sandbox-exec"
+    program.write_text('#!/bin/sh\nprintf "enclosed %s\\n" "$1"\nshift 2\nexec "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(module, "_SEATBELT", str(program))
+    monkeypatch.setattr(module, "_has_seatbelt", lambda: True)
+    done = run("echo done", Sandbox([], home=str(tmp_path), folders=[], path="/bin"), tmp_path)
+    assert done.output.split() == ["enclosed", "-p", "done"]

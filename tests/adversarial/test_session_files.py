@@ -14,6 +14,7 @@ from sessiontree import agent
 from sessiontree.agent.approval import Approvals
 from sessiontree.agent.controller import Controller
 from sessiontree.agent.tools.base import load_tools
+from sessiontree.cli import main
 from sessiontree.conversion.convert import convert
 from sessiontree.errors import UsageError
 from sessiontree.models import ScriptedModel, ScriptTurn
@@ -160,3 +161,32 @@ def test_a_resumed_exploration_does_not_use_the_models_of_the_file(tmp_path: Pat
     refused = place.sessiontree(*words)
     assert refused.returncode != 0
     assert f"--model {evil}" in refused.stderr
+
+
+def test_received_approvals_are_shown_by_sync_and_grant_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    theirs, folder = tmp_path / "theirs", tmp_path / "shared"
+    home = tmp_path / "home"
+    home.mkdir()
+    theirs.mkdir()
+    project, location = received(theirs)
+    copy = folder / "native" / Path(location).parent.name / Path(location).name
+    copy.parent.mkdir(parents=True)
+    copy.write_bytes(Path(location).read_bytes())
+    local = home / "sessions" / copy.parent.name / copy.name
+
+    def sync() -> str:
+        assert main(["sync", str(folder), "--home", str(home)]) in (0, None)
+        return capsys.readouterr().err
+
+    assert f"{local}: has approvals of another machine (mode yolo; approved: bash, write); they do not count" in sync()
+    assert local.read_bytes() == copy.read_bytes(), "a copy is byte for byte the same"
+    assert "approvals" not in sync(), "reported once"
+    with sessiontree.open(copy) as session:
+        session.append("user", "more")
+    assert "they do not count here" in sync()
+    session = sessiontree.open(local, home=home)
+    assert (Approvals(session).mode, Approvals(session).tools) == ("default", ())
+    asyncio.run(run(session))
+    assert not (project / "made").exists()

@@ -36,7 +36,7 @@ def foreign(place: Workplace, dialect: str) -> Session:
 
 
 def check(session: Session) -> dict[str, ToolResult]:
-    session.close()
+    session.flush()
     fresh = sessiontree.open(session.location)
     assert [finding for finding in examine(fresh) if finding.severity != "note"] == []
     assert fresh.pending_calls() == []

@@ -38,7 +38,7 @@ def session_with_long_output(folder: Path) -> tuple[Session, Path]:
         await desk.controller.close()
 
     go(scene())
-    session = desk.controller.session
+    session = sessiontree.open(desk.controller.session.location)
     (result,) = [message for message in session.context().messages if isinstance(message, ToolResult)]
     return session, Path(message_text(result).rpartition("all of it is in ")[2].rstrip("]"))
 

@@ -99,11 +99,12 @@ def test_the_first_prompt_starts_a_session_with_a_title_and_updates_the_state(tm
     assert state.usage.requests == 2
     assert (state.is_running, state.tasks, state.answer) == (False, (), "")
     assert state.session is not None
-    assert list(state.messages) == list(state.session.context().messages)
+    stored = sessiontree.open(state.session.location)
+    assert list(state.messages) == list(stored.context().messages)
     assert any(one.answer == "Hello to you." for one in states)
     assert any(one.tasks and one.tasks[0].call.name == "ls" for one in states)
     assert any(one.is_running for one in states)
-    check_is_sound(state.session)
+    check_is_sound(stored)
 
 
 def test_a_prompt_is_added_to_the_history(tmp_path: Path) -> None:

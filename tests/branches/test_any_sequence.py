@@ -66,9 +66,9 @@ class Walk:
         try:
             getattr(self, step[0])(session, *step[1:])
         except (UsageError, CompactionError):
-            session.close()
+            session.flush()
             assert self.data() == before, "the operation was refused but something was written"
-        session.close()
+        session.flush()
         after = self.data()
         check_lines_are_kept(before, after)
         found = self.opened()

@@ -7,6 +7,8 @@ import json
 import pytest
 
 import sessiontree
+from sessiontree.agent.limits import RunUsage
+from sessiontree.chat.event_printer import describe_usage
 from sessiontree.core.messages import message_text
 from sessiontree.testing.model_server import ModelServer
 from tests.chat.terminals import Place, call, scripted, texts, turn
@@ -191,3 +193,8 @@ def test_a_claude_session_is_resumed_as_the_options_read_it(
         for block in ([message["content"]] if isinstance(message["content"], str) else message["content"])
     ]
     assert shown == expected
+
+
+def test_a_tiny_cost_is_not_shown_as_zero() -> None:
+    assert "$<0.0001" in describe_usage(RunUsage(input=1, cost=0.00001))
+    assert "cost unknown" in describe_usage(RunUsage(input=1))

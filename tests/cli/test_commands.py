@@ -289,7 +289,7 @@ def test_control_sequences_from_session_content_never_reach_the_terminal(run: Ru
     session.append({"type": HOSTILE, "x": HOSTILE})
     session.label(session.ids[0], HOSTILE)
     session.rename(HOSTILE)
-    last = session.leaf
+    last, first = session.leaf, session.ids[0]
     session.close()
     hostile = {"type": "message", "id": HOSTILE, "parentId": last, "timestamp": HOSTILE}
     hostile["message"] = {"role": "user", "content": "said under an id that is none"}
@@ -307,7 +307,7 @@ def test_control_sequences_from_session_content_never_reach_the_terminal(run: Ru
         ["label"],
         ["branches"],
         ["doctor"],
-        ["diff", session.ids[0], "c0ffee00"],
+        ["diff", first, "c0ffee00"],
         ["export", "--format", "text", "--branch", "all"],
         ["merge", "c0ffee00", "--dry-run"],
     ):

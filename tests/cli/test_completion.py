@@ -242,7 +242,7 @@ def test_words_with_unprintable_characters_are_not_offered(world: World, complet
     session = sessiontree.create(cwd="/work", home=world.environment["SESSIONTREE_HOME"])
     for label in ("\x1b[31mred", "two\nlines", "a\ttab", "--yes", "\u202etfel", "fine; really"):
         session.label(session.append("user", "hello").id, label)
-    session.close()
+    session.flush()
     labels = [word for word in words_of(complete("branch", session.id, "")) if word not in session.ids]
     assert labels == ["fine; really"]
 

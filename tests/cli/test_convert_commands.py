@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 import sessiontree
+from sessiontree.conversion.launch import plan_resumption
 from tests.cli.conftest import Run
 from tests.conversion.conversations import everything
+from tests.library.world import IDS, World
 
 DIALECTS = ("claude", "neovate", "omp", "pi", "native")
 
@@ -231,3 +233,19 @@ def test_resume_starts_the_agent_in_the_folder_of_the_session(
     ran = run("resume", str(source), "--in", "pi", "--cwd", str(tmp_path))
     assert ran.code == 0, ran.err
     assert ran.out.startswith(f"{tmp_path} --session ")
+
+
+def test_a_renamed_file_is_resumed_by_its_own_name(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    made = world.pi(IDS[0], "/work", ["mend the parser"])
+    environment = {"HOME": str(world.home)}
+    where = world.home / ".pi" / "agent" / "sessions"
+    assert where in made.parents
+    renamed = made.rename(made.with_name("parser work.jsonl"))
+    session = sessiontree.open(renamed)
+    planned = plan_resumption(session, environment=environment)
+    assert (planned.plan, planned.copy) == (None, None)
+    assert str(renamed) in planned.command, "Pi is given the path, not the name that the file would have had"
+    elsewhere = renamed.rename(tmp_path / "parser work.jsonl")
+    moved = plan_resumption(sessiontree.open(elsewhere), environment=environment)
+    assert moved.plan is not None, "Pi does not look there, so that it gets a copy"

@@ -15,9 +15,9 @@ from sessiontree.stores.file import FileStore
 
 @pytest.mark.parametrize("dialect", ["native", "pi", "omp", "claude", "neovate"])
 def test_a_fork_has_the_settings_of_its_origin_but_not_its_approvals(dialect: str, tmp_path: Path) -> None:
-    with sessiontree.create(tmp_path, home=tmp_path / "home") as session:
-        session.append("user", "look at [Pasted text #1 +12 lines]")
-        session.append(role="assistant", content=[{"type": "text", "text": "Seen."}], provider="p", model="m")
+    session = sessiontree.create(tmp_path, home=tmp_path / "home")
+    session.append("user", "look at [Pasted text #1 +12 lines]")
+    session.append(role="assistant", content=[{"type": "text", "text": "Seen."}], provider="p", model="m")
     origin = fork(session, to=dialect, store=FileStore(tmp_path / f"{dialect}.jsonl")).session
     origin.set_config(approval_mode="yolo", approval_tools=("bash",), pasted_text_map={"#1": "a\nb"})
     last = origin.append("user", "and now?").id

@@ -83,8 +83,8 @@ def test_a_killed_fork_leaves_only_complete_sessions(tmp_path: Path, rounds: int
     source = sessiontree.create(cwd="/", home=tmp_path)
     for number in range(300):
         source.append("user", f"{number} " + "x" * 2000)
-    source.close()
     expected = source.ids
+    source.close()
     for after, pause in iter_moments(2, min(rounds, 12)):
         forks = kill_while("fork_forever", source.location, after_lines=min(after, 4), pause=pause)
         assert all(os.path.exists(path) for path in forks)

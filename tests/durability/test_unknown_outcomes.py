@@ -187,6 +187,7 @@ def test_a_process_that_dies_around_the_write_leaves_an_entry_once(tmp_path: Pat
     path = tmp_path / "s.jsonl"
     session = sessiontree.create(cwd="/", path=path, appear="now")
     session.append("user", "first")
+    ids = session.ids
     session.close()
     code = f"""
         import os, signal, sessiontree
@@ -208,7 +209,7 @@ def test_a_process_that_dies_around_the_write_leaves_an_entry_once(tmp_path: Pat
     assert sessiontree.open(path).ids.count("mine") == (1 if when == "after" else 0)
     again = sessiontree.open(path)
     again.append_entry({"role": "user", "content": "second"}, id="mine")
-    assert sessiontree.open(path).ids == [*session.ids, "mine"]
+    assert sessiontree.open(path).ids == [*ids, "mine"]
     assert again.problems == []
     assert os.listdir(tmp_path) == ["s.jsonl"]
 

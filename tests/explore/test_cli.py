@@ -441,6 +441,9 @@ def test_lanes_at_a_limit_continue_only_with_a_larger_budget(place: Repository) 
     first = turn("I write.", writes, when="go", usage=Usage(1_000, 0, total_tokens=1_000))
     script = scripted(place, first, turn("There it is.", when="created w.txt"))
     done = place.explore("go", "--model", script, "--budget", "500")
+    hint = re.search(r"`sessiontree (explore resume [^`]*)`", done.stderr)
+    assert hint is not None
+    assert shlex.split(hint[1])[-4:] == ["--model", script, "--budget", "N"], "typed as it is, it uses the same model"
     assert (done.returncode, "--budget N" in done.stderr) == (1, True)
     done = place.explore("resume")
     assert (done.returncode, "a larger --budget" in done.stderr) == (2, True)

@@ -84,7 +84,7 @@ asyncio.run(main())
 @contextmanager
 def working(session: Session, tmp_path: Path, *, kind: str = "", at: str = "") -> Iterator[None]:
     """Another process runs two lanes that have messages and wait for answers; it is killed at the end."""
-    session.close()
+    session.flush()
     command = [sys.executable, "-c", CHILD, session.location, str(tmp_path / "home"), kind, at]
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
@@ -209,7 +209,7 @@ def test_after_a_lane_was_kept_messages_continue_on_it(tmp_path: Path, dialect: 
     now = fresh(session)
     resumed(now, tmp_path)
     decided = keep(now, find_exploration(now), 1, None)
-    now.close()
+    now.flush()
     assert texts(fresh(session)) == texts(now, decided.leaf)
     assert texts(fresh(session))[2] == PROMPTS[0]
     command(tmp_path, "append", session.location, "user", "good, go on")

@@ -332,7 +332,7 @@ def test_a_summary_in_flight_when_a_process_dies_is_recorded(session: Session) -
         return meanwhile
 
     assert asyncio.run(main()) > 5_000
-    session.close()
+    session.flush()
     assert find_exploration(sessiontree.open(session.location)).lanes[0].spent.tokens == 2 * 107 + 2
     paid = {id: record for id, record in iter_records(session) if isinstance(record, UsageRecord)}
     expected = {id for id, record in paid.items() if record.is_expected}

@@ -177,3 +177,9 @@ def test_a_session_file_with_an_invalid_name_is_listed(world: World) -> None:
         file.write(json_lines(pi_lines("odd", "/x")))
     for _ in range(2):
         assert ids(world) == ["odd"]
+
+
+def test_a_library_of_one_session_is_not_called_sessions(world: World) -> None:
+    world.pi(IDS[0], "/work")
+    with world.library() as library, pytest.raises(NotFoundError, match=r"searched 1 session;"):
+        library.find("no such title")

@@ -15,6 +15,7 @@ import pytest
 from sessiontree.cli import main
 from sessiontree.search import Index, Results, search
 from sessiontree.search import engine as engine_module
+from sessiontree.stores.os_calls import OsCalls
 from tests.library.world import World
 
 SESSIONS = 60
@@ -185,3 +186,39 @@ def test_a_folder_with_an_input_error_makes_an_answer_incomplete(
     code = main([*command, "--json"])
     answer = json.loads(capfd.readouterr().out)
     assert (code, answer["complete"]) == (4, False)
+
+
+@pytest.mark.parametrize("refresh", ["auto", "none"])
+def test_a_session_that_cannot_be_read_is_reported(
+    world: World, monkeypatch: pytest.MonkeyPatch, refresh: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = world.pi("broken-session", "/work", ["needle"], minute=90)
+    with world.library() as library:
+        library.everything()  # it was readable when it was listed
+        opened = OsCalls.open
+
+        def refuse(self: OsCalls, path: str, *arguments: int) -> int:
+            if os.fspath(path) == str(broken):
+                raise PermissionError(13, "Permission denied", str(broken))
+            return opened(self, path, *arguments)
+
+        monkeypatch.setattr(OsCalls, "open", refuse)
+        results = search(library, "needle", refresh=refresh)  # type: ignore[arg-type]
+    assert results.unreadable == [str(broken)]
+    assert not results.is_complete
+    assert any(str(broken) in note for note in results.notes)
+    for name, value in world.environment.items():
+        monkeypatch.setenv(name, value)
+    assert main(["search", "needle", "--json"]) == 4
+    found = json.loads(capsys.readouterr().out)
+    assert (found["unreadable"], found["complete"]) == ([str(broken)], False)
+
+
+def test_further_hits_are_counted_and_not_estimated(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    few = world.pi("few-session", "/work", ["needle"] * 20)
+    many = world.pi("many-session", "/work", ["needle"] * 300)
+    results = find(world, "needle", refresh="all")
+    lines = few.read_bytes().count(b"needle")
+    assert results.more[str(few)] == lines - 3
+    assert results.more_at_least == {str(many)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
@@ -87,3 +88,24 @@ def test_a_title_counts_more_than_the_output_of_a_tool(tmp_path: Path) -> None:
     world.put(f".claude/projects/-work/{IDS[1]}.jsonl", noisy)
     with world.library() as library:
         assert [hit.session.id for hit in library.search("harbour survey")] == [IDS[0], IDS[1]]
+
+
+def ranked(world: World, query: str) -> list[str]:
+    with world.library() as library:
+        return list(dict.fromkeys(hit.session.id for hit in library.search(query)))
+
+
+def test_whole_words_come_before_parts_of_names(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.pi(IDS[0], "/work", ["please parse it"], minute=0)
+    world.pi(IDS[1], "/work", ["please parse_json it"], minute=1)
+    assert ranked(world, "parse") == [IDS[0], IDS[1]]
+
+
+def test_a_recent_session_comes_before_an_old_one_that_is_slightly_better(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    old = world.pi(IDS[0], "/work", ["fix the parser, the parser"])
+    old.write_bytes(old.read_bytes().replace(b"2026-02-16", b"2025-02-16"))
+    os.utime(old, (1_739_700_000, 1_739_700_000))
+    world.pi(IDS[1], "/work", ["fix the lexer, the parser"])
+    assert ranked(world, "parser") == [IDS[1], IDS[0]]

@@ -41,7 +41,7 @@ def session(tmp_path: Path) -> str:
 def test_all_hits_of_a_session_can_be_reached(run: Run, session: str) -> None:
     shown = run("search", "otter").out
     (line,) = [line.strip() for line in shown.splitlines() if "more in this session" in line]
-    assert line.startswith("at least 3 more in this session: add session:")
+    assert line.startswith("9 more in this session: add session:")
     hint = line.rpartition(" ")[2]
     found = run("search", f"otter {hint}", "--json").json
     assert len(found["hits"]) == 12

@@ -170,9 +170,7 @@ class Approvals:
 
 
 def _describe(mode: ApprovalMode, tools: Sequence[str]) -> str | None:
-    parts = [f"mode {mode}"] if mode != "default" else []
-    parts += [f"approved: {', '.join(tools)}"] if tools else []
-    return "; ".join(parts) or None
+    return Config(approval_mode=mode, approval_tools=tuple(tools)).approvals
 
 
 def decide(tool: str, plan: Plan, mode: ApprovalMode, approved: Sequence[str] = (), call_id: str = "") -> Decision:

@@ -191,9 +191,12 @@ class RunningCommand:
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[None] = loop.create_future()
 
+        words = [shell(), "-c", command]
+        arguments = words if sandbox is None else sandbox.arguments(words)
+
         def popen() -> subprocess.Popen[bytes]:
             return subprocess.Popen(  # noqa: S603 - running commands is the purpose; approval comes before
-                [shell(), "-c", command],
+                arguments,
                 cwd=cwd,
                 env={**inherited, _MARK: mark},
                 stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""A sandbox for commands that run without a question: Linux's Landlock, called directly.
+"""A sandbox for commands that run without a question: Linux's Landlock, called directly, or macOS's seatbelt.
 
 Inside, nothing can be written, executed from the project, or reached by TCP, and /proc cannot be read.
 Of the user's home folder only the project, git's settings and programs on the PATH are readable. The sandbox is the
@@ -6,6 +6,8 @@ second line: the first is that such a command is plainly read-only, and that git
 
 Landlock restricts the thread that asks for it and the processes that it starts. So a thread of its own starts the
 command, and no code runs between fork and exec.
+
+On macOS, `sandbox-exec` starts the command with a profile. It is not documented by Apple, but part of every version.
 """
 
 from __future__ import annotations
@@ -46,6 +48,23 @@ _PROGRAM_FOLDERS = ("", "../lib", "../lib64", "../libexec", "../etc", "../share/
 """Around a folder of programs in the home folder: what those programs need."""
 _USER_FILES = (".gitconfig", ".config/git")
 
+_SEATBELT = "/usr/bin/sandbox-exec"
+# The last rule that matches counts. Metadata: git looks at every folder above the project. The service resolves names
+# of users, the parameters are those of the machine.
+_PROFILE = """(version 1)
+(deny default)
+(allow process-fork)
+(allow sysctl-read)
+(allow signal (target self))
+(allow mach-lookup (global-name "com.apple.system.opendirectoryd.libinfo"))
+(allow file-read* process-exec)
+(deny file-read* process-exec{masked})
+(allow file-read-metadata)
+(allow file-read*{readable})
+(allow file-read* process-exec{programs})
+(allow file-write-data (literal "/dev/null"))
+"""
+
 
 class _Ruleset(ctypes.Structure):
     _fields_ = (("fs", ctypes.c_uint64), ("net", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
@@ -66,7 +85,11 @@ def landlock_version() -> int:
 
 def is_available() -> bool:
     """Whether commands can be sandboxed on this machine."""
-    return landlock_version() > 0
+    return landlock_version() > 0 or _has_seatbelt()
+
+
+def _has_seatbelt() -> bool:
+    return sys.platform == "darwin" and os.access(_SEATBELT, os.X_OK)
 
 
 @functools.cache
@@ -85,7 +108,12 @@ class Sandbox:
         self._path = tuple(folder for folder in path.split(os.pathsep) if os.path.isabs(folder))
 
     def call(self, function: Callable[[], T]) -> T:
-        """Call a function in a thread inside the sandbox; processes that it starts stay in there."""
+        """Call a function in a thread inside the sandbox; processes that it starts stay in there.
+
+        Where the system encloses only commands (`arguments`), the function is just called.
+        """
+        if _has_seatbelt():
+            return function()
         results: list[T] = []
         errors: list[BaseException] = []
 
@@ -102,6 +130,17 @@ class Sandbox:
         if errors:
             raise errors[0]
         return results[0]
+
+    def arguments(self, command: Sequence[str]) -> list[str]:
+        """The arguments of a command, with those that enclose it on systems where a program does that."""
+        return [_SEATBELT, "-p", self.profile(), *command] if _has_seatbelt() else list(command)
+
+    def profile(self) -> str:
+        """The sandbox as a profile of macOS's seatbelt."""
+        programs = [os.path.join(folder, beside) for folder in self._path for beside in _PROGRAM_FOLDERS]
+        return _PROFILE.format(
+            masked=_subpaths(self._masked), readable=_subpaths(self._readable), programs=_subpaths(programs)
+        )
 
     def _enter(self) -> None:
         version = landlock_version()
@@ -129,6 +168,13 @@ class Sandbox:
             for beside in _PROGRAM_FOLDERS:
                 yield os.path.join(folder, beside), _RUN
         yield os.devnull, _READ | _WRITE_FILE
+
+
+def _subpaths(paths: Iterable[str]) -> str:
+    """Filters of a seatbelt profile for paths and everything below. The system compares them without links."""
+    real = dict.fromkeys(os.path.realpath(path) for path in paths)
+    quoted = (path.replace("\\", "\\\\").replace('"', '\\"') for path in real)
+    return "".join(f' (subpath "{path}")' for path in quoted)
 
 
 def _iter_outside(top: str, masked: Sequence[str]) -> Iterator[str]:

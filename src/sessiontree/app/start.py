@@ -71,7 +71,7 @@ async def open_controller(
     tools.add(TaskTool(find_model=lambda name: find_model(name, options.settings.models), home=options.home))
     notes: list[str] = []
     if options.settings.sandbox and not is_available():
-        notes.append("commands run without a sandbox: this system has none (it needs Linux with Landlock)")
+        notes.append("commands run without a sandbox: this system has none (it needs macOS, or Linux with Landlock)")
     servers: McpServers | None = None
     async with contextlib.AsyncExitStack() as stack:
         path = os.path.join(options.home, FILE)

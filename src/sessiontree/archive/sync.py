@@ -14,6 +14,7 @@ import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 
+import msgspec
 from msgspec import Struct
 
 from sessiontree import plugins
@@ -49,6 +50,8 @@ class SyncResult(Struct, frozen=True):
     """`copied`, `grown`, `merged`, `conflict` or `failed`."""
     why: str = ""
     branches: tuple[str, ...] = ()
+    approvals: str = ""
+    """Approvals in a file that was received. They are copied like every line, and grant nothing here."""
 
 
 def pair_folders(roots_by_dialect: Mapping[str, Sequence[str]], folder: str) -> list[FolderPair]:
@@ -110,7 +113,7 @@ class FolderSync:
             elif not os.path.lexists(local):
                 # A client that deletes files by their mtime would delete this one, unless it looks new.
                 retention = client_of(pair.dialect).retention_days(local, read_client_file)
-                yield self._copy(remote, local, dry_run, keep_mtime=retention is None)
+                yield _with_approvals(self._copy(remote, local, dry_run, keep_mtime=retention is None), remote)
             elif not relative.endswith(".jsonl"):
                 yield from self._sync_binary(local, remote, both_ways=both_ways, dry_run=dry_run)
             else:
@@ -139,7 +142,8 @@ class FolderSync:
             result = merge_into(target, source, without=removed, dry_run=dry_run, os_calls=self._os_calls)
             if not dry_run and result.outcome == "merged" and leaves is not None:
                 move_to_newest(target, *leaves)
-            yield from _report(target, result)
+            for reported in _report(target, result):
+                yield _with_approvals(reported, source) if target == local else reported
 
     def _removed_lines(self, path: str) -> frozenset[bytes]:
         """Hashes of lines that were pruned or shrunk away on this machine: a sync must not bring them back."""
@@ -180,6 +184,17 @@ class FolderSync:
 def _report(path: str, result: MergeResult) -> Iterator[SyncResult]:
     if result.outcome in ("grown", "merged", "conflict"):
         yield SyncResult(path, result.outcome, result.why, result.branches)
+
+
+def _with_approvals(result: SyncResult, source: str) -> SyncResult:
+    """Add the approvals of the session that was received: its next user should know that another person chose them."""
+    if not source.endswith(".jsonl"):
+        return result
+    try:
+        found = open(source).config.approvals
+    except SessionTreeError:
+        return result  # not a session, and so nothing that a run would read
+    return msgspec.structs.replace(result, approvals=found or "")
 
 
 def _find_leaf(path: str) -> str | None:

@@ -22,7 +22,7 @@ def extend_layout(session: Reader, layout: Layout, merges: Mapping[str, MergeRec
     columns = _columns(session)
     first = len(layout)
     layout.responses = list(columns.responses[:first])  # a format may find them only once a response has siblings
-    layout.extend(columns[first:], _joins(session, known))
+    layout.extend(columns[first:] if first else columns, _joins(session, known))
 
 
 def _columns(session: Reader) -> LayoutColumns:

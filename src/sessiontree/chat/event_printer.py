@@ -29,6 +29,7 @@ from sessiontree.agent.tools.base import ToolOutput, short
 from sessiontree.chat.terminal import CYAN, DIM, GREEN, RED, Screen
 from sessiontree.core.call_target import call_target
 from sessiontree.core.messages import ToolCall
+from sessiontree.core.usage import CostTotal
 from sessiontree.views.text import clean, cut, one_line, plural
 
 _PREVIEW = 5
@@ -156,5 +157,5 @@ def preview_lines(text: str, width: int) -> Iterator[str]:
 
 def describe_usage(usage: RunUsage) -> str:
     cached = f" ({usage.cached:,} cached)" if usage.cached else ""
-    cost = f" · ${usage.cost:.4f}" if usage.cost else " · cost unknown"
+    cost = f" · ${CostTotal(usage.cost, 'recorded').text(4)}" if usage.cost else " · cost unknown"
     return f"{usage.input + usage.cached:,} tokens in{cached}, {usage.output:,} out{cost} · {usage.seconds:.1f} s"

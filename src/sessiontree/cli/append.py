@@ -47,7 +47,7 @@ def run(options: Options) -> None:
     branch = session.branch(session.find_entry(options.at)) if options.at else session.branch()
     entries = [branch.append(entry) for entry in _read_entries(options)]
     others = len(session.refresh())
-    session.close()
+    session.flush()
     if "user" in (options.role, options.role_option) and not session.repository.is_volatile:
         _record_prompts(session, entries, home_folder(options.home))
     remember_session(session.location, session.cwd, options)

@@ -39,9 +39,15 @@ def copy(options: Options, *, both_ways: bool) -> int | None:
     counts = Counter(result.what for result in results)
     if options.json:
         files = [
-            {"path": result.path, "what": result.what, "why": result.why, "branches": list(result.branches)}
+            {
+                "path": result.path,
+                "what": result.what,
+                "why": result.why,
+                "branches": list(result.branches),
+                "approvals": result.approvals or None,
+            }
             for result in results
-            if result.what != "copied"
+            if result.what != "copied" or result.approvals
         ]
         output.print_json({"done": not options.dry_run, "counts": dict(counts), "files": files})
     else:
@@ -56,6 +62,10 @@ def _print_results(results: list[SyncResult], counts: Counter[str], options: Opt
             output.print_lines([clean(f"{result.what:<8} {result.path}{ends}")])
             if result.why:
                 stderr.print_line(f"  {result.why}")
+        if result.approvals:
+            stderr.print_line(
+                clean(f"{result.path}: has approvals of another machine ({result.approvals}); they do not count here")
+            )
     parts = [f"{counts[what]} {what}" for what in ("copied", "grown", "merged", "conflict", "failed") if counts[what]]
     stderr.print_line(", ".join(parts) or "already up to date")
     if options.dry_run:

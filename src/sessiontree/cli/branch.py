@@ -49,7 +49,7 @@ def run(options: Options) -> None:
     left = plan_switch(session, to, ask).do().result
     if options.summarize:
         _print_left(left)
-    session.close()
+    session.flush()
     remember_session(session.location, session.cwd, options)
     if options.json:
         output.print_json({"session": session.id, "leaf": session.leaf, "summary": left.summary or None})

@@ -59,7 +59,7 @@ def run(options: Options) -> None:
     if options.undo:
         undo_plan = plan_undo_compaction(session, options.compaction)
         undone = undo_plan.expected if options.dry_run else undo_plan.do().result
-        session.close()
+        session.flush()
         if not options.dry_run:
             remember_session(session.location, session.cwd, options)
         _print_undone(session, undone, options)
@@ -74,7 +74,7 @@ def run(options: Options) -> None:
         dry_run=options.dry_run,
     )
     done = plan.expected if options.dry_run else plan.do().result
-    session.close()
+    session.flush()
     for report in done.reports:
         stderr.print_line(f"sessiontree: {report}")
     if not options.dry_run:

@@ -253,7 +253,7 @@ def _inspect_or_decide(session: Session, options: Options) -> int:
             )
         case _:
             result = decisions.drop(session, state, options.lanes, worktrees, keep_worktrees=options.keep_worktrees)
-    session.close()
+    session.flush()
     remember_session(session.location, session.cwd, options)
     _print_decision(session, state, result, options)
     return stderr.FAILED if result.failed else 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Sequence
@@ -90,7 +91,10 @@ async def run_lanes(session: Session, options: Options) -> int:
 
 
 def _resume_command(exploration: Exploration, options: Options) -> str:
-    return f"sessiontree explore resume {session_words(exploration.session, options)} --run {exploration.run}"
+    """The command as it can be typed: with the models that were chosen, because the file alone does not choose them."""
+    words = session_words(exploration.session, options)
+    models = "".join(f" --model {shlex.quote(name)}" for name in options.model)
+    return f"sessiontree explore resume {words} --run {exploration.run}{models}"
 
 
 def _resume_hint(exploration: Exploration, options: Options) -> str:

@@ -29,7 +29,7 @@ def run(options: Options) -> None:
         if not options.text and not options.clear:
             raise UsageError("label: TEXT is missing (or --clear to remove the label)")
         plan_label(session, session.find_entry(options.entry), None if options.clear else options.text).do()
-        session.close()
+        session.flush()
     if options.json:
         output.print_json({"session": session.id, "labels": session.labels})
     else:

@@ -78,7 +78,7 @@ def find_target(session: Session, wanted: str | None) -> str | Current:
 def carry_out(session: Session, plan: MergePlan, options: Options) -> None:
     """Carry out a merge or pick, unless it is a dry run, and print the result."""
     done = plan.expected if options.dry_run else plan.do().result
-    session.close()
+    session.flush()
     if done.entry is not None:
         remember_session(session.location, session.cwd, options)
     if options.json:

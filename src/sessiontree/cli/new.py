@@ -25,7 +25,7 @@ def run(options: Options) -> None:
     session = create(options.cwd, path=options.path, id=options.id, home=options.home, appear="now")
     if options.name:
         session.rename(options.name)
-    session.close()
+    session.flush()
     remember_session(session.location, session.cwd, options)
     if options.json:
         output.print_json({"id": session.id, "path": session.location, "cwd": session.cwd, "name": session.name})

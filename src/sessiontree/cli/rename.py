@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: Options) -> None:
     session = open_session(options)
     plan_rename(session, options.name).do()
-    session.close()
+    session.flush()
     if options.json:
         output.print_json({"session": session.id, "path": session.location, "name": session.name})
     else:

@@ -153,12 +153,13 @@ def _print(library: Library, results: Results, hits: Sequence[Hit], options: Opt
         _print_notes(results)
         return
 
-    output.print_lines(_lines(hits, options, short_ids(library.everything()), results.more))
+    output.print_lines(_lines(hits, options, short_ids(library.everything()), results))
     _print_notes(results)
     _print_summary(results, hits)
 
 
-def _lines(hits: Sequence[Hit], options: Options, ids: dict[str, str], more: dict[str, int]) -> Iterator[str]:
+def _lines(hits: Sequence[Hit], options: Options, ids: dict[str, str], results: Results) -> Iterator[str]:
+    more = results.more
     width, now = output.width(), time.time()
     number = options.offset
     for one, found in grouped(hits):
@@ -177,7 +178,8 @@ def _lines(hits: Sequence[Hit], options: Options, ids: dict[str, str], more: dic
             yield _INDENT + draw_snippet(hit.snippet, width - len(_INDENT), _emphasize)
             yield from (_neighbor_line(entry, width) for entry in after)
         if one.ref in more:
-            found_more = f"at least {more[one.ref]} more in this session: add session:{ids.get(one.ref, one.id)}"
+            least = "at least " if one.ref in results.more_at_least else ""
+            found_more = f"{least}{more[one.ref]:,} more in this session: add session:{ids.get(one.ref, one.id)}"
             yield output.dim(f"{_INDENT}{found_more}")
 
 
@@ -351,9 +353,11 @@ def _to_json(results: Results, hits: Sequence[Hit], options: Options) -> dict[st
         "nextOffset": results.next_offset,
         "sessions": results.sessions,
         "moreInSession": results.more,
+        "moreAtLeast": sorted(results.more_at_least),
         "unindexed": results.unindexed,
         "complete": results.is_complete,
         "unsearched": {"sessions": results.unsearched.sessions, "bytes": results.unsearched.size},
+        "unreadable": results.unreadable,
         "hits": described,
         "notes": results.notes,
         "timings": {"searchMs": round(1000 * results.seconds, 1)},

@@ -79,7 +79,7 @@ def _save(home: Home, options: Options) -> None:
     session = home.open(options.session)
     files = not options.no_files
     saved = save_worktree(session, home.tags, _blobs(home), options.path, files=files, secrets=options.secrets)
-    session.close()
+    session.flush()
     if options.json:
         output.print_json({"session": session.id, **_to_json(saved.worktree), **_files_to_json(saved.files)})
         return

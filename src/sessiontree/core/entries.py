@@ -224,6 +224,14 @@ class Config(Value, frozen=True, omit_defaults=False):
     pasted_text_map: dict[str, str] = msgspec.field(default_factory=dict)
     pasted_image_map: dict[str, str] = msgspec.field(default_factory=dict)
 
+    @property
+    def approvals(self) -> str | None:
+        """A description of the approvals; None if there are none."""
+        parts = [f"mode {self.approval_mode}"] if self.approval_mode != "default" else []
+        if self.approval_tools:
+            parts.append(f"approved: {', '.join(self.approval_tools)}")
+        return "; ".join(parts) or None
+
 
 class ConfigChange(EntryBase, frozen=True, tag="config"):
     moves_leaf: ClassVar[bool] = False

@@ -33,12 +33,15 @@ _OBJECT_START = re.compile(r'\{\s*"')
 _INSIDE_ANOTHER = re.compile(r"\s*[,\]}]")
 # Matches the beginning of a JSON value that is not an object.
 _OTHER_VALUE = re.compile(r'["\[\-0-9]|true|false|null|NaN|Infinity')
+_VALUE_START = re.compile(rf'\{{\s*["}}]|{_OTHER_VALUE.pattern}')
 # Sizes of the slices given to the decoder, 0 for the rest of the line: see `_try_decode`.
 _WINDOWS = (4096, 256 * 1024, 0)
 _LONGEST_TOKEN = 16
 _ERROR_COST = 64
 _BUDGET_PER_BYTE = 16
 _FREE_BUDGET = 1 << 20
+_MAX_BUDGET = 100_000_000
+"""About five seconds. Only lines of more than 6 MB that consist of broken objects use it up."""
 
 
 class Piece(Struct, frozen=True):
@@ -54,7 +57,7 @@ def salvage(raw: bytes, is_record: Callable[[dict[str, Any]], bool]) -> list[Pie
     """Split a line into records and damage, in order; whitespace between them belongs to neither."""
     text = raw.decode("latin-1")
     pieces: list[Piece] = []
-    budget = _BUDGET_PER_BYTE * len(text) + _FREE_BUDGET
+    budget = min(_BUDGET_PER_BYTE * len(text) + _FREE_BUDGET, _MAX_BUDGET)
     at = 0
     if raw.startswith(BOM):
         pieces.append(Piece(0, len(BOM), "bom"))
@@ -70,7 +73,8 @@ def salvage(raw: bytes, is_record: Callable[[dict[str, Any]], bool]) -> list[Pie
         if text.find("}", at) < 0 and not _OTHER_VALUE.match(text, at):  # no record ends here: most damage is like that
             pieces.extend(_damage(text, at, len(text)))
             return pieces
-        end, _, value = _try_decode(text, at)
+        # An error of the decoder takes longer than everything else, so it is avoided where the first bytes show it.
+        end, _, value = _try_decode(text, at) if _VALUE_START.match(text, at) else (0, 0, None)
         if isinstance(value, dict):
             pieces.append(_record(raw, at, end))
             at = end

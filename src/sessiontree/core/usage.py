@@ -134,10 +134,11 @@ class UsageSum:
         """The number of the model of each response."""
         self._is_priced = array("b")
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: Entry) -> int | None:
+        """Add an entry; returns the number of its response, or None if it reports no usage."""
         found = usage_of(entry)
         if found is None:
-            return
+            return None
         response, size = response_key(entry), min(_size(found), 1e300)  # an integer may be too large for a column
         row = self._rows.get(response)
         if row is None:
@@ -150,7 +151,7 @@ class UsageSum:
         if model:
             self._model_of[row] = self._models.setdefault(model, len(self._models))
         if response != entry.id and not size >= self._sizes[row]:
-            return
+            return row
         self._sizes[row] = size
         self._is_priced[row] = found.cost is not None
         cost = 0.0 if found.cost is None else found.cost.total
@@ -158,6 +159,19 @@ class UsageSum:
         for at, count in enumerate(map(valid_count, counts)):
             self._columns[at][row] = count
             self._has_fractions[at] = self._has_fractions[at] or isinstance(count, float)
+        return row
+
+    def __len__(self) -> int:
+        """The number of responses."""
+        return len(self._sizes)
+
+    def counts(self, row: int) -> tuple[float, float, float, float, float | None]:
+        """What a response used: input, output, cached and cache-written tokens, and its recorded cost."""
+        read, written, cached, cache_written = (
+            column[row] if has_fractions else int(column[row])
+            for column, has_fractions in zip(self._columns[:4], self._has_fractions, strict=False)
+        )
+        return read, written, cached, cache_written, self._columns[4][row] if self._is_priced[row] else None
 
     def totals(self) -> UsageTotals:
         # A valid count is exact in a column; the sum of many may not be, so integers are added as such.

@@ -110,31 +110,39 @@ def _lines_of_path(source: Source) -> Iterator[bytes]:
     if journal.header_span is not None:
         span = journal.header_span
         yield read_bytes(journal.store, span.start, span.end - span.start) + b"\n"
-    path = set(source.outline.strands[0].nodes)
-    ids = {journal.tree.ids[node] for node in path}
-    parents = _outside_parents(session, path, ids)
-    nodes = sorted([*path, *parents])
+    path = source.outline.strands[0].nodes
+    on_path = bytearray(len(session))  # a set takes much more memory in a huge session
+    for node in path:
+        on_path[node] = True
+    parents = _outside_parents(session, on_path)
+    nodes = [node for node, is_on_path in enumerate(on_path) if is_on_path or node in parents]
     for node, raw in zip(nodes, journal.iter_lines(nodes), strict=True):
         parent = parents.get(node)
         yield (raw if parent is None else session.dialect.with_ids(raw, parent=parent)) + b"\n"
 
 
-def _outside_parents(session: Reader, path: set[int], ids: set[str]) -> dict[int, str | None]:
+def _outside_parents(session: Reader, on_path: bytearray) -> dict[int, str | None]:
     """Lines outside of the path that belong to the session or to an entry of the path, with the parent to set.
 
     A line whose parent is on another branch (a label, a name) gets a parent on the path; nothing else changes.
     """
     journal, bookkeeping = session.journal, session.dialect.traits.bookkeeping
+    node_of = journal.tree.node_of
+
+    def is_on_path(id: str) -> bool:
+        node = node_of.get(id)
+        return node is not None and bool(on_path[node])
+
     outside = [
         node
         for node, kind in enumerate(journal.types)
-        if node not in path and (is_metadata_id(journal.tree.ids[node]) or kind in bookkeeping)
+        if not on_path[node] and (is_metadata_id(journal.tree.ids[node]) or kind in bookkeeping)
     ]
     found: dict[int, str | None] = {}
-    for node, entry in zip(outside, journal.entries(outside), strict=True):
-        if isinstance(entry, Label) and entry.target_id not in ids:
+    for node, entry in zip(outside, journal.iter_entries(outside), strict=True):
+        if isinstance(entry, Label) and not is_on_path(entry.target_id):
             continue
-        if is_metadata_id(journal.tree.ids[node]) or entry.parent_id is None or entry.parent_id in ids:
+        if is_metadata_id(journal.tree.ids[node]) or entry.parent_id is None or is_on_path(entry.parent_id):
             found[node] = None
         elif isinstance(entry, Label):
             found[node] = entry.target_id

@@ -186,7 +186,7 @@ class _StatsReader:
 
     def details(self, summary: Summary) -> Details | None:
         self.totals(summary)  # sets the gap of a damaged file
-        return self._part(summary, "details", _decode_details, lambda stats: stats.details)
+        return self._part(summary, "details", _decode_details, lambda stats: _decode_details(stats.details))
 
     def _part(
         self, summary: Summary, name: StatsPart, decode: Callable[[bytes], T], choose: Callable[[FileStats], T]
@@ -224,6 +224,7 @@ class _StatsReader:
             self._record_gap(summary, str(error))
             return None
         size = reader.journal.size
+        del reader  # its index is large, and storing copies the statistics
         self.read += 1
         self.bytes_read += size
         if stamp is _UNSTORED:
@@ -233,7 +234,7 @@ class _StatsReader:
         return stats
 
     def _store(self, summary: Summary, stamp: Stamp, stats: FileStats) -> None:
-        self._cache.store_stats(summary.ref, stamp, stats.keys, _encode(stats.totals), _encode(stats.details))
+        self._cache.store_stats(summary.ref, stamp, stats.keys, _encode(stats.totals), stats.details)
         if self._cache.lacks_exact(summary.ref, stamp[0]):
             self._library.store_exact(summary.ref, stamp[0], stats.counted)
 

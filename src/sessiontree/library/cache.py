@@ -281,7 +281,7 @@ class Cache:
 
         return self._attempt(work, None)
 
-    def store_stats(self, path: str, stamp: Stamp, keys: bytes, facts: bytes, details: bytes) -> None:
+    def store_stats(self, path: str, stamp: Stamp, keys: bytes, facts: bytes, details: bytes | bytearray) -> None:
         """Store the statistics of a whole file, in parts that are read separately."""
 
         def work(database: sqlite3.Connection) -> None:

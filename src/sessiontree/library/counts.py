@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -10,7 +10,7 @@ from msgspec import Struct
 from sessiontree.branches.tips import count_tips
 from sessiontree.core.entries import ENTRY_TYPES, Entry, MessageEntry
 from sessiontree.core.messages import Assistant, Usage, User
-from sessiontree.core.usage import UnpricedUsage, UsageTotals, model_of, total_usage, unpriced_totals
+from sessiontree.core.usage import UnpricedUsage, UsageSum, UsageTotals, model_of, total_usage, unpriced_totals
 from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.session.journal import Journal
 from sessiontree.session.reader import Reader
@@ -41,22 +41,52 @@ class Counted(Struct, frozen=True, array_like=True):
     exact: bool = True
 
 
+class UsedEntries:
+    """Facts about entries that report usage. They are added in file order and not kept."""
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        self.usage = UsageSum()
+        self.model: str | None = None
+        """The last model that is not synthetic."""
+        self.seed: LastResponse | None = None
+        for entry in entries:
+            self.add(entry)
+
+    def facts(self) -> Counted:
+        """Usage, model and last response; nothing else is counted."""
+        return Counted(usage=self.usage.totals(), model=self.model, seed=self.seed)
+
+    def add(self, entry: Entry) -> int | None:
+        """Add an entry; returns the row of its response in `usage`."""
+        message = entry.message if isinstance(entry, MessageEntry) else None
+        if isinstance(message, Assistant):
+            if message.model and message.model != _SYNTHETIC:
+                self.model = message.model
+            seed, response, usage = self.seed, message.response_id, message.usage
+            is_larger = seed is None or response != seed.response or _is_larger(usage, seed.usage)
+            if response and usage and is_larger:
+                self.seed = LastResponse(response, usage, model_of(entry))
+        return self.usage.add(entry)
+
+
+def _is_larger(usage: Usage | None, before: Usage) -> bool:
+    return usage is not None and usage.total_tokens >= before.total_tokens
+
+
 def count(reader: Reader) -> Counted:
     """Count everything; all lines of the file have to be there."""
-    return count_entries(reader, list(_iter_usage_entries(reader.journal, range(len(reader.journal)))))
+    used = UsedEntries(_iter_usage_entries(reader.journal, range(len(reader.journal))))
+    return count_entries(reader, used.facts())
 
 
-def count_entries(reader: Reader, used: Sequence[Entry]) -> Counted:
-    """Count with the given entries that report usage, in file order."""
+def count_entries(reader: Reader, used: Counted) -> Counted:
+    """Complete the counts of entries that report usage (`UsedEntries.facts`) with those of the session."""
     journal = reader.journal
-    nodes = range(len(journal))
-    return Counted(
+    return msgspec.structs.replace(
+        used,
         messages=journal.types.count("message"),
         branches=count_tips(reader),
-        usage=total_usage(used),
-        model=_last_model(used),
-        tip=_tip(journal, nodes),
-        seed=_seed(used),
+        tip=_tip(journal, range(len(journal))),
     )
 
 
@@ -95,15 +125,16 @@ def extend_counts(before: Counted, journal: Journal, first: int) -> Counted:
     branch begins there. The number of branches then becomes an estimate.
     """
     nodes = range(first, len(journal))
-    used = list(_iter_usage_entries(journal, nodes))
+    entries = list(_iter_usage_entries(journal, nodes))
+    used = UsedEntries(entries)
     more, is_exact = _added_branches(before.tip, journal, first)
     return Counted(
         messages=before.messages + sum(kind == "message" for kind in journal.types[first:]),
         branches=max(before.branches + more, 0),
-        usage=_added_usage(before, used),
-        model=_last_model(used) or before.model,
+        usage=_added_usage(before, entries),
+        model=used.model or before.model,
         tip=_tip(journal, nodes) or before.tip,
-        seed=_seed(used) or before.seed,
+        seed=used.seed or before.seed,
         exact=before.exact and is_exact,
     )
 
@@ -177,27 +208,6 @@ def _iter_usage_entries(journal: Journal, nodes: Sequence[int]) -> Iterator[Entr
         if mark in raw:
             entry = journal.dialect.parse(raw)
             yield entry if entry.id else msgspec.structs.replace(entry, id=journal.tree.ids[node])
-
-
-def _last_model(used: Sequence[Entry]) -> str | None:
-    for entry in reversed(used):
-        message = entry.message if isinstance(entry, MessageEntry) else None
-        if isinstance(message, Assistant) and message.model and message.model != _SYNTHETIC:
-            return message.model
-    return None
-
-
-def _seed(used: Sequence[Entry]) -> LastResponse | None:
-    seed: LastResponse | None = None
-    for entry in reversed(used):
-        message = entry.message if isinstance(entry, MessageEntry) else None
-        if not isinstance(message, Assistant) or not message.response_id or not message.usage:
-            continue
-        if seed is not None and message.response_id != seed.response:
-            break
-        if seed is None or message.usage.total_tokens > seed.usage.total_tokens:
-            seed = LastResponse(message.response_id, message.usage, model_of(entry))
-    return seed
 
 
 def _tip(journal: Journal, nodes: Sequence[int]) -> str | None:

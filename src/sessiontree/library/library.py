@@ -151,9 +151,8 @@ class Library:
             raise NotFoundError(
                 f"{text}: a folder, not a session; list its sessions: sessiontree list --project {text}"
             )
-        raise NotFoundError(
-            f"no session matches {text!r} (searched {len(everything)} sessions; use a path, an id prefix or a title)"
-        )
+        searched = f"{len(everything)} session{'' if len(everything) == 1 else 's'}"
+        raise NotFoundError(f"no session matches {text!r} (searched {searched}; use a path, an id prefix or a title)")
 
     def indexable(self) -> list[Summary]:
         """Every session that may be indexed in a file."""

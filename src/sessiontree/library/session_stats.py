@@ -21,7 +21,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 
 import msgspec
@@ -31,8 +32,8 @@ from sessiontree.conversion.tool_mapping import find_file
 from sessiontree.core.context import milliseconds
 from sessiontree.core.entries import Entry, MessageEntry, UsageRecord
 from sessiontree.core.jsonio import parse_json
-from sessiontree.core.messages import Assistant, ToolCall, ToolResult, Usage, tool_calls
-from sessiontree.core.usage import UnpricedUsage, larger_usage, response_key, unpriced_totals, usage_of, valid_count
+from sessiontree.core.messages import Assistant, ToolCall, ToolResult, tool_calls
+from sessiontree.core.usage import UnpricedUsage, unpriced_totals
 from sessiontree.dialects.passthrough import PASSTHROUGH, passthrough_of
 from sessiontree.dialects.tool_table import FileUse
 from sessiontree.library import counts
@@ -53,6 +54,7 @@ _LARGEST = 2**53
 _LONG = 20
 """An id of this length is unique unless it was copied."""
 _PASSTHROUGH_FIELD = f'"{PASSTHROUGH}"'.encode()
+_encode = msgspec.msgpack.Encoder().encode
 _request = re.compile(rb'"requestId"\s*:\s*"([^"\\]{1,200})"')
 _uuid = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
 
@@ -177,15 +179,16 @@ class FileStats(Struct, frozen=True):
 
     keys: bytes
     totals: Totals
-    details: Details
+    details: bytes | bytearray
+    """`Details` as MessagePack: most callers store them and need only the totals."""
     counted: Counted
 
 
 def read_stats(reader: Reader, default_time: int) -> FileStats:
     """Collect the statistics of a session. Entries without a time get `default_time`."""
     journal = reader.journal
+    counted = counts.count_entries(reader, Counted())  # first, because that needs much memory for a moment
     collector = _StatsCollector(reader.dialect.name, default_time)
-    used: list[Entry] = []
     shadowed = reader.shadowed
     usage_mark = journal.dialect.traits.marks.usage
     for node, raw in _iter_counted(journal):
@@ -193,19 +196,29 @@ def read_stats(reader: Reader, default_time: int) -> FileStats:
         keys = _keys_of(entry, raw)
         if not entry.id:
             entry = msgspec.structs.replace(entry, id=journal.tree.ids[node])
-        collector.add_usage(entry, keys)
+        has_usage = collector.add_usage(entry, keys, reports=usage_mark in raw)
         if node not in shadowed:  # a later line with the same id replaces this one
-            collector.add_tools(entry, keys)
-        if usage_mark in raw:
-            used.append(_without_texts(entry))
-    details = collector.details()
-    buckets, files = sum_up(details)
+            collector.add_tools(entry, keys, are_known=has_usage)
+    collector.drop_repeated()
+    buckets, files = collector.sum_up()
     totals = Totals(buckets, files, _damage(reader))
-    return FileStats(b"".join(collector.keys), totals, details, counts.count_entries(reader, used))
+    used = collector.used.facts()
+    counted = msgspec.structs.replace(counted, usage=used.usage, model=used.model, seed=used.seed)
+    return FileStats(collector.keys(), totals, collector.encode_details(), counted)
 
 
 def sum_up(details: Details) -> tuple[list[Bucket], dict[str, tuple[int, int, int]]]:
     """Sum up details: per day and model, and per file."""
+    return _sum_up(details.models, details.files, details.responses, details.calls, details.results)
+
+
+def _sum_up(
+    models: Sequence[str],
+    file_names: Sequence[str],
+    responses: Iterable[Response],
+    calls: Iterable[Call],
+    results: Iterable[Result],
+) -> tuple[list[Bucket], dict[str, tuple[int, int, int]]]:
     buckets: dict[tuple[str, int], Bucket] = {}
 
     def bucket(item: Response | Call | Result) -> Numbers:
@@ -213,13 +226,13 @@ def sum_up(details: Details) -> tuple[list[Bucket], dict[str, tuple[int, int, in
         key = (day_of(at), item.model)
         known = buckets.get(key)
         if known is None:
-            known = buckets[key] = Bucket(key[0], details.models[item.model], at, at, Numbers())
+            known = buckets[key] = Bucket(key[0], models[item.model], at, at, Numbers())
         elif not known.first <= at <= known.last:
             widened = (min(at, known.first), max(at, known.last))
             known = buckets[key] = Bucket(known.day, known.model, *widened, known.numbers)
         return known.numbers
 
-    for response in details.responses:
+    for response in responses:
         numbers = bucket(response)
         numbers.requests += 1
         numbers.input += response.input
@@ -229,14 +242,14 @@ def sum_up(details: Details) -> tuple[list[Bucket], dict[str, tuple[int, int, in
             numbers.cost += response.cost
             numbers.priced += 1
         else:
-            used = UnpricedUsage(details.models[response.model], response.input, response.output, response.cached)
+            used = UnpricedUsage(models[response.model], response.input, response.output, response.cached)
             numbers.unpriced = unpriced_totals([*numbers.unpriced, used])
     files: dict[str, list[int]] = {}
-    for call in details.calls:
+    for call in calls:
         bucket(call).calls += 1
         if call.file != NO_FILE:
-            files.setdefault(details.files[call.file], [0, 0, 0])[call.use] += 1
-    for result in details.results:
+            files.setdefault(file_names[call.file], [0, 0, 0])[call.use] += 1
+    for result in results:
         numbers = bucket(result)
         numbers.results += 1
         numbers.errors += result.is_error
@@ -260,44 +273,86 @@ def day_of(at: int) -> str:
 
 
 class _StatsCollector:
-    """Collects the items of one session line by line."""
+    """Collects the items of one session line by line, in columns: a session can have half a million items."""
 
     def __init__(self, agent: str, default_time: int) -> None:
         self._agent = agent
         self._default_time = default_time
-        self.keys: dict[bytes, None] = {}
         self._models = _StringTable()
         self._files = _StringTable()
         self._model = self._models.index_of("")
         self._model_of_call: dict[str, int] = {}
-        self._responses: dict[str, tuple[dict[bytes, None], int, int, Usage]] = {}
-        self._calls: dict[bytes, Call] = {}
-        self._results: dict[bytes, Result] = {}
+        """The models of calls without a result so far."""
+        self.used = counts.UsedEntries()
+        """Usage by response; the next three columns have the same rows."""
+        self._response_keys: list[bytes] = []
+        self._response_times = array("q")
+        self._response_models = array("i")
+        self._line_keys = bytearray()
+        """Keys of lines that have tool calls or results, and no usage."""
+        self._calls = _ItemColumns("iib")
+        self._results = _ItemColumns("ib")
 
-    def details(self) -> Details:
-        responses = [_response(*found) for found in self._responses.values()]
-        return Details(
-            self._models.texts, self._files.texts, responses, list(self._calls.values()), list(self._results.values())
-        )
+    def keys(self) -> bytes:
+        return b"".join(self._response_keys) + self._line_keys
 
-    def add_usage(self, entry: Entry, keys: Sequence[bytes]) -> None:
-        """Add usage, by the same rule as `total_usage`, so that the two sums always agree."""
+    def drop_repeated(self) -> None:
+        """Keep the last one of calls and results with the same key, at the position of the first one."""
+        self._calls.drop_repeated()
+        self._results.drop_repeated()
+
+    def sum_up(self) -> tuple[list[Bucket], dict[str, tuple[int, int, int]]]:
+        items = (self._iter_responses(), self._iter_calls(), self._iter_results())
+        return _sum_up(self._models.texts, self._files.texts, *items)
+
+    def encode_details(self) -> bytearray:
+        """Encode `Details` item by item, and drop the items meanwhile: this takes little memory besides the result."""
+        data = bytearray(b"\x95")  # an array of five
+        data += _encode(self._models.texts) + _encode(self._files.texts)
+        _encode_array(len(self._response_keys), self._iter_responses(), data)
+        self.used, self._response_keys = counts.UsedEntries(), []
+        _encode_array(len(self._calls), self._iter_calls(), data)
+        self._calls = _ItemColumns("")
+        _encode_array(len(self._results), self._iter_results(), data)
+        return data
+
+    def _iter_responses(self) -> Iterator[Response]:
+        usage = self.used.usage
+        columns = zip(self._response_keys, self._response_times, self._response_models, strict=True)
+        for row, (keys, at, model) in enumerate(columns):
+            read, written, cached, cache_written, cost = usage.counts(row)
+            yield Response(keys, at, model, read + cache_written, written, cached, cost)
+
+    def _iter_calls(self) -> Iterator[Call]:
+        for key, at, (model, file, use) in self._calls:
+            yield Call(key, at, model, file, use)
+
+    def _iter_results(self) -> Iterator[Result]:
+        for key, at, (model, is_error) in self._results:
+            yield Result(key, at, model, bool(is_error))
+
+    def add_usage(self, entry: Entry, keys: Sequence[bytes], *, reports: bool) -> bool:
+        """Add usage, by the same rule as `total_usage`, so that the two sums always agree; returns whether it has any.
+
+        `reports` is whether the line has a field for usage.
+        """
         model = self._model_in(entry)
-        usage = usage_of(entry)
-        if usage is None:
-            return
-        self.keys.update(dict.fromkeys(keys))
-        response = response_key(entry)
-        known = self._responses.get(response)
-        if known is None:
-            self._responses[response] = (dict.fromkeys(keys), self._time(entry), model, usage)
-            return
-        all_keys, first, _, usage_before = known
-        all_keys.update(dict.fromkeys(keys))
-        usage = larger_usage(usage_before if response != entry.id else None, usage)
-        self._responses[response] = (all_keys, first, model, usage)
+        row = self.used.add(entry) if reports else None
+        if row is None:
+            return False
+        if row == len(self._response_keys):
+            self._response_keys.append(b"".join(dict.fromkeys(keys)))
+            self._response_times.append(self._time(entry))
+            self._response_models.append(model)
+            return True
+        known = self._response_keys[row]
+        parts = {known[start : start + KEY] for start in range(0, len(known), KEY)}
+        self._response_keys[row] = known + b"".join(key for key in dict.fromkeys(keys) if key not in parts)
+        self._response_models[row] = model
+        return True
 
-    def add_tools(self, entry: Entry, keys: Sequence[bytes]) -> None:
+    def add_tools(self, entry: Entry, keys: Sequence[bytes], *, are_known: bool) -> None:
+        """Add tool calls and results. `are_known` is whether `keys` were added with the usage of the entry."""
         if not isinstance(entry, MessageEntry):
             return
         at: int | None = None
@@ -309,10 +364,10 @@ class _StatsCollector:
             elif isinstance(message, ToolResult):
                 at = self._time(entry) if at is None else at
                 key = _call_key(b"result", message.tool_call_id, keys[0], number)
-                model = self._model_of_call.get(message.tool_call_id, self._model)
-                self._results[key] = Result(key, at, model, message.is_error)
-        if at is not None:
-            self.keys.update(dict.fromkeys(keys))
+                model = self._model_of_call.pop(message.tool_call_id, self._model)
+                self._results.append(key, at, (model, message.is_error))
+        if at is not None and not are_known:
+            self._line_keys += b"".join(keys)
 
     def _add_call(self, call: ToolCall, key: bytes, at: int) -> None:
         model = self._model
@@ -320,9 +375,9 @@ class _StatsCollector:
             self._model_of_call[call.id] = model
         found = find_file(call.name, call.arguments, self._agent)
         if found is None:
-            self._calls[key] = Call(key, at, model)
+            self._calls.append(key, at, (model, NO_FILE, 0))
         else:
-            self._calls[key] = Call(key, at, model, self._files.index_of(found[1]), FILE_USES.index(found[0]))
+            self._calls.append(key, at, (model, self._files.index_of(found[1]), FILE_USES.index(found[0])))
 
     def _time(self, entry: Entry) -> int:
         """Time of the line, else of its message, else of the session."""
@@ -344,6 +399,47 @@ class _StatsCollector:
         return self._model
 
 
+def _encode_array(count: int, items: Iterable[Struct], data: bytearray) -> None:
+    """Append items to MessagePack data, as an array."""
+    data += b"\xdd" + count.to_bytes(4, "big")
+    for item in items:
+        data += _encode(item)
+
+
+class _ItemColumns:
+    """Items with a key, a time and some small numbers, one array for each."""
+
+    def __init__(self, types: str) -> None:
+        self._keys = bytearray()
+        self._times = array("q")
+        self._numbers = [array(type) for type in types]
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    def append(self, key: bytes, at: int, numbers: tuple[int, ...]) -> None:
+        self._keys += key
+        self._times.append(at)
+        for column, number in zip(self._numbers, numbers, strict=True):
+            column.append(number)
+
+    def __iter__(self) -> Iterator[tuple[bytes, int, tuple[int, ...]]]:
+        for row, (at, *numbers) in enumerate(zip(self._times, *self._numbers, strict=True)):
+            yield bytes(self._keys[KEY * row : KEY * (row + 1)]), at, tuple(numbers)
+
+    def drop_repeated(self) -> None:
+        """Keep the last of the items with the same key, at the position of the first one."""
+        keys = memoryview(self._keys).cast("Q")
+        last_rows = dict(zip(keys, range(len(keys)), strict=True))
+        if len(last_rows) == len(keys):
+            return
+        rows = list(last_rows.values())
+        del last_rows
+        self._keys = bytearray().join(self._keys[KEY * row : KEY * (row + 1)] for row in rows)
+        self._times = array("q", (self._times[row] for row in rows))
+        self._numbers = [array(column.typecode, (column[row] for row in rows)) for column in self._numbers]
+
+
 class _StringTable:
     """Interned strings by index."""
 
@@ -361,7 +457,7 @@ class _StringTable:
 
 def _iter_counted(journal: Journal) -> Iterator[tuple[int, bytes]]:
     """Entries that may have something to count, with their lines, in file order."""
-    nodes = [node for node, kind in enumerate(journal.types) if kind in counts.USAGE_TYPES]
+    nodes = array("i", (node for node, kind in enumerate(journal.types) if kind in counts.USAGE_TYPES))
     marks = journal.dialect.traits.marks
     for node, raw in zip(nodes, journal.iter_raw(nodes), strict=True):
         if marks.usage in raw or any(mark in raw for mark in marks.tools):
@@ -409,20 +505,6 @@ def _key(first: bytes, other: str) -> bytes:
 
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
-
-
-def _response(keys: dict[bytes, None], at: int, model: int, usage: Usage) -> Response:
-    cost = None if usage.cost is None else valid_count(usage.cost.total)
-    fresh = valid_count(usage.input) + valid_count(usage.cache_write)
-    return Response(b"".join(keys), at, model, fresh, valid_count(usage.output), valid_count(usage.cache_read), cost)
-
-
-def _without_texts(entry: Entry) -> Entry:
-    """An entry without its texts: it is kept until the whole file is read."""
-    if not isinstance(entry, MessageEntry) or not isinstance(entry.message, Assistant | ToolResult):
-        return entry
-    message = msgspec.structs.replace(entry.message, content=())
-    return msgspec.structs.replace(entry, message=message, more_messages=())
 
 
 def _damage(reader: Reader) -> Damage | None:

@@ -51,9 +51,9 @@ def is_damage(error: sqlite3.Error | UnicodeDecodeError, path: str) -> bool:
     return code & 0xFF not in _NOT_DAMAGE
 
 
-def seal(value: bytes) -> bytes:
+def seal(value: bytes | bytearray) -> bytes:
     """A value with its checksum."""
-    return value + crc32(value).to_bytes(_CHECKSUM, "big")
+    return b"".join((value, crc32(value).to_bytes(_CHECKSUM, "big")))
 
 
 def unseal(sealed: object) -> bytes | None:

@@ -70,6 +70,7 @@ def find_text(
         "unindexed": results.unindexed,
         "complete": results.is_complete,
         "unsearched": {"sessions": results.unsearched.sessions, "bytes": results.unsearched.size},
+        "unreadable": len(results.unreadable),
         "notes": [sanitize_name(note) for note in results.notes[:10]],
     }
     return limit_result(answer, "hits", [_hit(hit) for hit in hits], results.next_offset)

@@ -7,6 +7,7 @@ files are indexed first. Files that are not fully indexed are scanned byte by by
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sqlite3
 import time
@@ -50,10 +51,12 @@ _ROWS = "SELECT rowid FROM terms WHERE terms MATCH ? ORDER BY rowid DESC LIMIT ?
 _MAX_ROWS, _ROWS_PER_FETCH = 200_000, 500
 _CHUNKS_PER_SESSION = 24  # chunks of a session that are read
 _MATCHES_PER_HIT = 2  # matching lines to find for each hit that is shown
+_MAX_MORE = 100  # matching lines of a session that are only counted
 _BATCH_CHUNKS, _MAX_COUNTED = 60, 3  # chunks in a batch of candidates; a large session counts as `_MAX_COUNTED`
 _PATTERN_SECONDS = 5.0  # time limit of all regular expressions together
 SEARCH_SECONDS = 10.0
 _SLOW_PASS = 0.2  # part of the time limit after which lines with other spellings of a word are no longer compared
+_RECENCY_BONUS, _RECENCY_HALF = 0.15, 30 * 86_400_000  # milliseconds
 _WAITING = 30.0  # seconds of waiting for the disk or the processor that count as one
 _LOCK_SECONDS = 5.0  # how long to wait for another process that indexes; then the files are scanned instead
 
@@ -164,15 +167,24 @@ class _Search:
         self._start = clock()
         self._unsearched: dict[str, int] = {}
         """Sessions that were not searched, or only in part, and their sizes."""
+        self._counted: dict[str, int] = {}
+        """By session: matching lines that were only counted, after the best ones."""
+        self._uncounted: set[str] = set()
+        """Sessions that may have more matching lines than were counted."""
+        self._unreadable: dict[str, str] = {}
+        """Sessions that could not be read, and the reasons."""
         self._regex_finder = RegexFinder(_PATTERN_SECONDS)
         self._matcher = Matcher(self._query, self._regex_finder)
         self._wanted = len(terms(self._query.where))
         self._known: dict[str, IndexedFile] = {}
+        self._ref_of: dict[int, str] = {}
+        """By file number in the index: the reference of its session."""
         self._groups: dict[str, _Group] = {}
         self._match_count = 0
         self._variant_files: set[int] = set()
         """Files with lines that may have other spellings of a word (see `matcher.may_have_variants`)."""
         self._sessions = {summary.ref: summary for summary in select_sessions(library, self._query.filters, project)}
+        self._newest = max((summary.recency for summary in self._sessions.values()), default=0)
 
     def run(self, limit: int, offset: int, refresh: Refresh, progress: Progress | None) -> None:
         self._run(limit, offset, refresh, progress)
@@ -186,13 +198,20 @@ class _Search:
         if skipped:
             results.is_complete = False
             results.notes.append(f"incomplete: {skipped[0]} cannot be read{_more(len(skipped) - 1)}")
+        if self._unreadable:
+            results.is_complete = False
+            results.unreadable = list(self._unreadable)
+            first, reason = next(iter(self._unreadable.items()))
+            shown = reason if first in reason else f"{first}: {reason}"
+            results.notes.append(f"incomplete: {shown}{_more(len(self._unreadable) - 1)}")
         unsearched = {ref: size for ref, size in self._unsearched.items() if ref not in self._groups}
         if unsearched:
             results.is_complete = False
             results.unsearched = Unsearched(len(unsearched), sum(unsearched.values()))
             results.notes.append(
-                f"incomplete: the time limit was reached; {len(unsearched):,} of {len(self._sessions):,} sessions "
-                f"({_megabytes(results.unsearched.size)} MB) were not searched. Run it again to continue."
+                f"incomplete: the time limit was reached; not searched: {len(unsearched):,} of "
+                f"{len(self._sessions):,} session{'s' if len(self._sessions) != 1 else ''} "
+                f"({_megabytes(results.unsearched.size)} MB). Run it again to continue."
             )
 
     def _run(self, limit: int, offset: int, refresh: Refresh, progress: Progress | None) -> None:
@@ -213,14 +232,22 @@ class _Search:
 
     def _add(self, groups: Sequence[_Group]) -> None:
         """Append groups after those found before, by score, then by recency."""
-        ordered = sorted(groups, key=lambda group: (-round(group.score, 2), -group.summary.recency))
+        ordered = sorted(groups, key=lambda group: (-round(self._ranked(group), 2), -group.summary.recency))
         self._groups.update({group.summary.ref: group for group in ordered})
         self._match_count += sum(len(group.matches) for group in ordered)
-        self._results.more.update({group.summary.ref: group.more for group in ordered if group.more})
+        more = {group.summary.ref: group.more for group in ordered if group.more}
+        self._results.more.update(more)
+        self._results.more_at_least |= more.keys() & self._uncounted
+
+    def _ranked(self, group: _Group) -> float:
+        """The score of a session with a bonus for recent ones, which halves with each month before the newest."""
+        age = max(0, self._newest - group.summary.recency)
+        return group.score + _RECENCY_BONUS * math.exp2(-age / _RECENCY_HALF)
 
     def _group(self, summary: Summary, file: int | None, score: float, matches: list[_LineMatch]) -> _Group:
         shown = matches[: self._per_session]
-        return _Group(summary, file, _score(score, matches), shown, more=len(matches) - len(shown))
+        more = len(matches) + self._counted.get(summary.ref, 0) - len(shown)
+        return _Group(summary, file, _score(score, matches), shown, more=more)
 
     def _refresh(self, refresh: Refresh, progress: Progress | None) -> list[Pending]:
         """Update the index as far as `refresh` asks for; return the sessions that are not fully indexed."""
@@ -240,7 +267,9 @@ class _Search:
             seconds = None if refresh == "all" else _LOCK_SECONDS
             if is_now and self._index.update(everything, progress=progress, timeout=seconds):
                 self._known = self._index.store.indexed_files()
-                return []
+                # What still waits could not be read, or grew: reading it now finds out.
+                left = self._index.pending(everything, self._known)
+                return [file for file in left if file.summary.ref in self._sessions]
         except (sqlite3.Error, OSError) as error:
             self._results.notes.append(f"the index cannot be used ({error}); the files were scanned instead")
             self._known = {}
@@ -275,6 +304,7 @@ class _Search:
         known = {known.file: known for known in self._known.values() if known.path in self._sessions}
         if not known:
             return
+        self._ref_of = {file: indexed_file.path for file, indexed_file in known.items()}
         indexed = _IndexedSessions(
             {file: indexed_file.size for file, indexed_file in known.items()},
             {file: self._sessions[indexed_file.path].recency for file, indexed_file in known.items()},
@@ -411,13 +441,18 @@ class _Search:
             with contextlib.closing(open_store(summary)) as store:
                 texts = FileTexts(summary.agent, summary.ref, store)
                 return self._best_lines(summary, candidate, texts, store, lines(store))
-        except (SessionTreeError, OSError):
+        except (SessionTreeError, OSError) as error:
+            if not summary.is_line_file or os.path.lexists(summary.ref):  # else it was deleted meanwhile
+                self._unreadable[summary.ref] = str(error)
             return []
 
     def _lines(self, store: SessionStore, candidate: Candidate, *, is_quick: bool) -> Iterator[tuple[int, bytes]]:
         lines_of = self._matcher.candidate_lines if is_quick else variant_lines
         chunks = candidate.chunks()
-        for chunk in chunks if self._is_of_sessions else chunks[:_CHUNKS_PER_SESSION]:
+        if len(chunks) > _CHUNKS_PER_SESSION and not self._is_of_sessions:
+            chunks = chunks[:_CHUNKS_PER_SESSION]
+            self._uncounted.add(self._ref_of[candidate.file])
+        for chunk in chunks:
             start, block = read_chunk(store, chunk)
             if is_quick and may_have_variants(block):
                 self._variant_files.add(candidate.file)
@@ -433,6 +468,7 @@ class _Search:
         lines: Iterator[tuple[int, bytes]],
     ) -> list[_LineMatch]:
         best: list[_LineMatch] = []
+        counted, enough = 0, _MATCHES_PER_HIT * self._per_session
         branches: BranchMap | None = None
         if self._filters_by_branch:
             file = candidate.file if candidate else None
@@ -442,13 +478,19 @@ class _Search:
                 continue
             for line in texts.texts(raw, offset, tools=bool(self._query.filters.tool)):
                 found = self._matcher.match(line) if self._is_in_time(line) else None
-                if found is not None:
+                if found is not None and len(best) < enough:
                     best.append(_LineMatch(line_score(found, self._wanted), offset, line, found))
-            if len(best) >= _MATCHES_PER_HIT * self._per_session:
+                elif found is not None:
+                    counted += 1
+            # The rest is only counted, as long as that is cheap: among the chunks that the index named.
+            if len(best) >= enough and (candidate is None or counted >= _MAX_MORE):
+                self._uncounted.add(summary.ref)
                 break
             if self._is_out_of_time():
                 self._leave_out([summary])
+                self._uncounted.add(summary.ref)
                 break
+        self._counted[summary.ref] = counted
         return sorted(best, key=lambda match: (-match.line_score, -match.offset))
 
     # Building hits

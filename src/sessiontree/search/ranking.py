@@ -2,8 +2,8 @@
 
 The index gives a first order: the share of matching chunks, weighed against the length of the file as in BM25. Chunks
 that describe the session (titles, labels, summaries, prompts) count several times. The lines of the first candidates
-are then read, and their matches decide: kind of text, distance between the words, number of matching lines. Recency
-breaks ties.
+are then read, and their matches decide: kind of text, whole words before parts of names, distance between the words,
+number of matching lines. Recent sessions get a small bonus.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ _KIND_WEIGHTS = {
     "output": 0.05,
 }
 _NEAR = 60
+_WHOLE_WORD = 0.3
 
 
 class Candidate(Struct):
@@ -84,7 +85,18 @@ def line_score(found: Match, wanted: int) -> float:
     share = sum(map(bool, found.counts)) / wanted
     often = sum(count / (count + _SATURATION) for count in found.counts) / wanted
     near = 0.4 if wanted > 1 and _nearest(found.spans, wanted) < _NEAR else 0.0
-    return share * (_KIND_WEIGHTS.get(found.text.kind, 0.0) + often + near)
+    whole = _WHOLE_WORD if any(_is_whole(found.content, span) for span in found.spans) else 0.0
+    return share * (_KIND_WEIGHTS.get(found.text.kind, 0.0) + often + near + whole)
+
+
+def _is_whole(text: str, span: tuple[int, int]) -> bool:
+    """Whether a match is a word of its own, and not a part of a compound name such as `parse_json`."""
+    start, end = span
+    return not (_is_in_name(text[start - 1 : start]) or _is_in_name(text[end : end + 1]))
+
+
+def _is_in_name(character: str) -> bool:
+    return character == "_" or character.isalnum()
 
 
 def _nearest(spans: Sequence[tuple[int, int]], wanted: int) -> int:

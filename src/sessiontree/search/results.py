@@ -67,8 +67,12 @@ class Results(Iterator[Hit]):
         """Whether every session was searched as far as this page needs it; False if a limit was reached before."""
         self.unsearched = Unsearched()
         """What was not searched, if a limit was reached."""
+        self.unreadable: list[str] = []
+        """References of sessions that could not be read."""
         self.more: dict[str, int] = {}
-        """By reference, how many further hits at least a session has, which `session:` shows."""
+        """By reference, how many further hits a session has, which `session:` shows."""
+        self.more_at_least: set[str] = set()
+        """The references of `more` whose session may have even more hits, because counting them all takes long."""
         self.sessions = 0
         """Sessions that may match, according to the index."""
         self.offset = 0

@@ -84,15 +84,24 @@ def _builtins(value: Any) -> Any:
 
 def _check_message(role: str, content: object) -> None:
     """Refuse a role that no reader knows, and a prompt without content."""
+    _check_role(role)
+    if role == "user" and (not content or (isinstance(content, str) and not content.strip())):
+        raise InvalidEntryError("the prompt is empty; pass a text or at least one block")
+
+
+def _check_role(role: object, *, may_be_other: bool = False) -> None:
+    """Refuse a role that no reader knows. Clients have roles of their own: those are accepted only on request."""
+    if not isinstance(role, str) or not role:
+        raise InvalidEntryError("a message needs a `role`")
     if role not in _ROLES:
         import difflib
 
         near = difflib.get_close_matches(role.lower(), [known.lower() for known in _ROLES], n=1, cutoff=0.6)
         meant = next((known for known in _ROLES if near and known.lower() == near[0]), None)
+        if meant is None and may_be_other:
+            return
         hint = f"did you mean {meant!r}?" if meant else f"use {', '.join(sorted(_ROLES))}"
         raise InvalidEntryError(f"{role!r} is not the role of a message; {hint}")
-    if role == "user" and (not content or (isinstance(content, str) and not content.strip())):
-        raise InvalidEntryError("the prompt is empty; pass a text or at least one block")
 
 
 def _check_entry(body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -103,8 +112,11 @@ def _check_entry(body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         raise InvalidEntryError(f"the field `{BLOB_POINTERS}` is reserved")
     for name in ("id", "parentId", "timestamp"):
         body.pop(name, None)  # the session sets these
-    if kind == "message" and not isinstance(body.get("message"), Mapping):
-        raise InvalidEntryError("an entry of type `message` needs a `message`")
+    if kind == "message":
+        message = body.get("message")
+        if not isinstance(message, Mapping):
+            raise InvalidEntryError("an entry of type `message` needs a `message`")
+        _check_role(message.get("role"), may_be_other=True)
     return kind, body
 
 

@@ -231,11 +231,14 @@ class Reader:
         """Last entries of all branches, in file order. Labels and other bookkeeping do not start a branch."""
         tree, types = self._journal.tree, self._journal.types
         quiet = self.dialect.traits.passive_types
-        inner = {parent for node, parent in enumerate(tree.parents()) if types[node] not in quiet}
+        has_child = bytearray(len(types))  # a set takes much more memory in a huge session
+        for node, parent in enumerate(tree.parents()):
+            if parent is not None and types[node] not in quiet:
+                has_child[parent] = True
         return [
             id
             for node, id in enumerate(tree.ids)
-            if node not in inner and types[node] not in quiet and not is_metadata_id(id)
+            if not has_child[node] and types[node] not in quiet and not is_metadata_id(id)
         ]
 
     def common_ancestor(self, one: str | None, other: str | None) -> str | None:

@@ -241,6 +241,10 @@ class Session(Writer):
             if moves and entry.parent_id == leaf:
                 self._leaf = entry.id  # the client, too, continues after this line
 
+    def close(self) -> None:
+        super().close()
+        self._leaf = CURRENT  # the next use asks the index, which refuses
+
     def __enter__(self) -> Session:
         return self
 

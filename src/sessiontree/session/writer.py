@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from sessiontree.core.entries import Entry, Header, parse_entry
+from sessiontree.core.entries import Entry, Header, Problem, parse_entry
 from sessiontree.core.ids import new_entry_id, timestamp
 from sessiontree.core.jsonio import render_json
 from sessiontree.dialects.canonical import CanonicalEntry, Encoder, SessionMeta
@@ -25,6 +25,7 @@ from sessiontree.errors import (
     InvalidEntryError,
     NotFoundError,
     ReadOnlyError,
+    SessionTreeError,
     UsageError,
     WriteError,
 )
@@ -90,6 +91,9 @@ class FailedWrite(Struct):
 class Writer(Reader):
     """A session whose lines can be appended to. Methods that write expect the caller to hold the mutex."""
 
+    _is_closed = False
+    _id_when_closed = ""
+
     def __init__(
         self, journal: Journal, repository: SessionRepository, options: Options, pending: SessionStore | None = None
     ) -> None:
@@ -103,10 +107,22 @@ class Writer(Reader):
         self._unsynced = False
         self.notify: Callable[[str], object] = _log_notice
         """Called with a line for the user, from any thread: what a write did besides writing."""
-        self._is_closed = False
         self._failed: FailedWrite | None = None
         self._writable_header: Header | None = None
         self._needs_encoder = not journal.dialect.traits.one_line_per_entry
+
+    @property
+    def id(self) -> str:
+        return self._id_when_closed if self._is_closed else super().id
+
+    @property
+    def known_problems(self) -> list[Problem]:
+        self._check_open()
+        return super().known_problems
+
+    def _read(self) -> None:
+        self._check_open()
+        super()._read()
 
     @property
     def location(self) -> str:
@@ -174,13 +190,23 @@ class Writer(Reader):
             self._journal, self._pending = Journal(store, self.dialect, self._repository.blobs), None
 
     def close(self) -> None:
-        """Sync and close the store. Writing is refused after that; reading opens the store again."""
+        """Sync and close the store. Reading and writing are refused after that; the id and location stay known."""
         with self._mutex:
             if not self._is_closed:
+                self._id_when_closed = self._known_id()
                 self._sync()
-                self._journal.store.close()
+                self._indexed.store.close()
                 self._is_closed = True
-                self._writable_header = None  # the next write checks again
+                # Each use of the index calls `_read` from now on, which refuses.
+                self._is_read, self._has_tried_partial, self._partial = False, True, None
+                self._writable_header = None
+
+    def _known_id(self) -> str:
+        """The id; empty if the file was not read yet and is gone, which is no reason to fail when closing."""
+        try:
+            return self.id
+        except (SessionTreeError, OSError):
+            return ""
 
     def migrate(self) -> str | None:
         """Rewrite the file in the current version and return the name of the backup; None if it is current."""

@@ -23,8 +23,22 @@ from sessiontree.dialects.contract import IndexedLines
 LINK_TYPES = frozenset({"message", "compaction", "attachment", "system"})
 _BATCH = 64
 
-Bridge: TypeAlias = Callable[[int, int, set[int]], int | None]
+Bridge: TypeAlias = Callable[[int, int, "NodeSet"], int | None]
 """Returns a parent where the walk ends: (last link on the path, line where it ended, lines walked) -> line."""
+
+
+class NodeSet:
+    """A set of lines, as flags: a set of 500,000 numbers takes 33 MB."""
+
+    __slots__ = ("flags",)
+
+    def __init__(self, size: int, nodes: Iterable[int] = ()) -> None:
+        self.flags = bytearray(size)
+        for node in nodes:
+            self.flags[node] = True
+
+    def __contains__(self, node: object) -> bool:
+        return isinstance(node, int) and bool(self.flags[node])
 
 
 class Facts(Struct, frozen=True):
@@ -227,13 +241,14 @@ def walk(chain: Chain, leaf: int, links: Mapping[int, int | None], bridge: Bridg
     Where the walk ends early, `bridge` may return a parent.
     """
     path: list[int] = []
-    seen: set[int] = set()
+    walked = NodeSet(len(chain))
+    seen = walked.flags
     node: int | None = leaf
     types, parents = chain.types, chain.parents
     # A line that was seen before ends the walk. The client stops there too, with a partial chain; versions up to 2.0.77
     # hung on such cycles.
-    while node is not None and node not in seen:
-        seen.add(node)
+    while node is not None and not seen[node]:
+        seen[node] = True
         kind = types[node]
         # Clients up to about 2.1.8x put progress lines into the chain. Current ones bridge them: their children count
         # as children of the nearest ancestor that is not progress.
@@ -244,8 +259,8 @@ def walk(chain: Chain, leaf: int, links: Mapping[int, int | None], bridge: Bridg
             parent = links[node]
         else:
             parent = None if kind == "compaction" else parents[node] or chain.recorded_parent(node)
-        if (parent is None or parent in seen) and kind != "compaction":
-            parent = bridge(path[-1] if path else node, node, seen)
+        if (parent is None or seen[parent]) and kind != "compaction":
+            parent = bridge(path[-1] if path else node, node, walked)
         node = parent
     path.reverse()
     return path

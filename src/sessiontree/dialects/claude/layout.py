@@ -55,14 +55,23 @@ def _find_summarized_end(lines: IndexedLines, boundary: int, parent: int | None)
     return next((node for node in earlier if types[node] in LINK_TYPES and not is_metadata_id(ids[node])), None)
 
 
+def _has_siblings(parents: Sequence[int | None]) -> bool:
+    has_child = bytearray(len(parents))  # flags: a set of 500,000 numbers takes 33 MB
+    for parent in parents:
+        if parent is not None:
+            if has_child[parent]:
+                return True
+            has_child[parent] = True
+    return False
+
+
 def _find_responses(lines: IndexedLines, parents: Sequence[int | None], placed: Sequence[bool]) -> list[object]:
     """The id of the response that a line is a shard of, or whose call it answers.
 
     Shards and results of parallel calls are siblings in the file (`parallel_calls`).
     """
-    above = [parent for parent in parents if parent is not None]
-    if len(set(above)) == len(above):
-        return []  # no siblings
+    if not _has_siblings(parents):
+        return []
     chain = Chain(lines)
     nodes = [node for node in range(len(parents)) if placed[node] and lines.types[node] == "message"]
     chain.load_summaries(nodes)

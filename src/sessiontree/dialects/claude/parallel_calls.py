@@ -20,7 +20,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from sessiontree.dialects.claude.boundaries import LoadedLines
-from sessiontree.dialects.claude.chain import Chain
+from sessiontree.dialects.claude.chain import Chain, NodeSet
 from sessiontree.dialects.claude.index import LineSummary
 
 _Key: TypeAlias = str | int
@@ -48,9 +48,13 @@ def insert_parallel_lines(
 
     `eligible` are the only lines that may be used, where not all may (see `boundaries`).
     """
-    on_path = set(path)
-    messages = [node for node, kind in enumerate(chain.types) if kind == "message"]
-    off_path = [n for n in messages if n not in on_path and (eligible is None or n in eligible)]
+    on_path = NodeSet(len(chain), path)
+    is_on_path = on_path.flags
+    off_path = [
+        node
+        for node, kind in enumerate(chain.types)
+        if kind == "message" and not is_on_path[node] and (eligible is None or node in eligible)
+    ]
     if not off_path and not _has_scattered_response(chain, path):
         return list(path)
     search = _ParallelLines(chain, path, recovered)
@@ -105,12 +109,12 @@ class _ParallelLines:
         """The position and node of each prompt on the path."""
         self._last_turn: _Response | None = None
         """The response that the next shard on the path may continue."""
-        results: list[tuple[int, LineSummary]] = []
+        results: list[int] = []
         for at, node, summary in self._summaries(path):
             if summary.is_assistant:
                 self._add_shard(at, node, summary)
             elif summary.results:
-                results.append((node, summary))
+                results.append(node)
             elif summary.is_prompt:
                 self._prompts.append((at, node))
                 self._last_turn = None
@@ -162,8 +166,8 @@ class _ParallelLines:
             if response is not None and self._chain.is_in_tree(node):
                 response.results.append(node)
                 response.is_scattered = True
-        for node, summary in self._results_on_path:
-            response = self._response_of_result(summary)
+        for node in self._results_on_path:
+            response = self._response_of_result(self._chain.summary(node))
             if response is not None:
                 response.results.append(node)
 
@@ -182,7 +186,7 @@ class _ParallelLines:
     def scattered(self) -> list[_Response]:
         return [response for response in self.responses.values() if response.is_scattered]
 
-    def group(self, response: _Response, on_path: set[int]) -> list[int]:
+    def group(self, response: _Response, on_path: NodeSet) -> list[int]:
         """Return the lines of a response in the client's order."""
         chain = self._chain
         answered: set[str] = set()

@@ -8,12 +8,12 @@ line of the file, and undo roots that neither a compaction nor a rewind created.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from itertools import islice
 from math import inf
 
 from sessiontree.dialects.claude.boundaries import LoadedLines
-from sessiontree.dialects.claude.chain import Bridge, Chain
+from sessiontree.dialects.claude.chain import Bridge, Chain, NodeSet
 from sessiontree.dialects.claude.records import NIL_UUID
 from sessiontree.dialects.contract import Reparenting
 
@@ -27,7 +27,7 @@ _MAX_LINES_BACK = 10_000
 def client_bridge(chain: Chain, loaded: LoadedLines) -> Bridge:
     """Bridge a missing parent as the client does, to a line that it has loaded."""
 
-    def bridge(last: int, stopped: int, seen: set[int]) -> int | None:
+    def bridge(last: int, stopped: int, seen: NodeSet) -> int | None:
         # `parentUuid: null` is a new root for the client: it bridges only parents that are named, and that are missing
         # or were walked already.
         is_cycle = chain.recorded_parent(stopped) in seen
@@ -43,7 +43,7 @@ def client_bridge(chain: Chain, loaded: LoadedLines) -> Bridge:
 def recovery_bridge(chain: Chain) -> Bridge:
     """Bridge the remaining gaps: with all missing parents replaced, only a cycle can end a walk early."""
 
-    def bridge(last: int, stopped: int, seen: set[int]) -> int | None:
+    def bridge(last: int, stopped: int, seen: NodeSet) -> int | None:
         is_cycle = chain.recorded_parent(stopped) in seen
         return _find_preceding(chain, last, seen, {}) if is_cycle else None
 
@@ -125,7 +125,7 @@ def _is_rewind(chain: Chain, node: int) -> bool:
     return any(pin.get("leafUuid") == NIL_UUID for pin in chain.lines.fields(pins))
 
 
-def _find_preceding(chain: Chain, node: int, seen: Collection[int], links: Mapping[int, int | None]) -> int | None:
+def _find_preceding(chain: Chain, node: int, seen: Container[int], links: Mapping[int, int | None]) -> int | None:
     # One file can hold lines of several sessions, and of sub-agents (older clients): only the line's own counts.
     facts = chain.facts(node)
     candidates = (
@@ -137,7 +137,7 @@ def _find_preceding(chain: Chain, node: int, seen: Collection[int], links: Mappi
 
 
 def _first_unconnected(
-    chain: Chain, candidates: Iterable[int], seen: Collection[int], links: Mapping[int, int | None]
+    chain: Chain, candidates: Iterable[int], seen: Container[int], links: Mapping[int, int | None]
 ) -> int | None:
     """Return the first candidate that is not itself a descendant of the lines in `seen`: that would make a cycle."""
     connected: set[int] = set()
