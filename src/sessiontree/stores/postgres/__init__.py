@@ -1,0 +1,1 @@
+"""Sessions in PostgreSQL: `postgresql://host/database/SESSION`. Only this package imports psycopg."""
