@@ -18,8 +18,9 @@ from psycopg_pool import ConnectionPool
 from sessiontree.errors import DamagedError, NotFoundError, StoreError, WriteError
 from sessiontree.paths import check_session_id, find_by_id
 from sessiontree.stores.blobs import blob_name, check_blob_name
-from sessiontree.stores.contract import SessionRef, SessionStat, check_document_name
-from sessiontree.stores.postgres.schema import check_version, upgrade
+from sessiontree.stores.contract import RepositoryStatus, SessionRef, SessionStat, check_document_name
+from sessiontree.stores.postgres.maintenance import find_damage, join_parts, read_status, remove_backups
+from sessiontree.stores.postgres.schema import check_version, read_version, upgrade
 from sessiontree.stores.postgres.store import CHANNEL, PostgresStore, cause_of
 
 _CONNECTIONS = 64
@@ -104,6 +105,23 @@ class PostgresRepository:
         """Create or upgrade the tables; returns the numbers of the migrations that were run."""
         with self.connect() as connection:
             return upgrade(connection, self.home)
+
+    def status(self) -> RepositoryStatus:
+        with self._reading() as connection:
+            return read_status(connection, read_version(connection))
+
+    def verify(self) -> Iterator[str]:
+        with self._reading() as connection:
+            yield from find_damage(connection)
+
+    def vacuum(self, *, days: float) -> tuple[int, int]:
+        try:
+            with self.connection() as connection:
+                rows = connection.execute("SELECT session FROM sessiontree.session ORDER BY session").fetchall()
+                joined = sum(join_parts(connection, session) for (session,) in rows)
+                return joined, remove_backups(connection, days=days)
+        except psycopg.Error as error:
+            raise WriteError(f"{self.home}: cannot be cleaned up: {cause_of(error)}; run it again") from error
 
     def _open_pool(self) -> ConnectionPool[Connection]:
         with self._opening:
