@@ -17,7 +17,7 @@ EXAMPLES = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("other", metavar="HOME", help="the home to copy from: a folder or an address")
+    parser.add_argument("other", metavar="DIR|ADDRESS", help="the home to copy from: a folder or an address")
     parser.add_argument("--dry-run", action="store_true", help="only show what would be copied")
 
 

@@ -19,14 +19,13 @@ from sessiontree.views.text import clean
 
 EXAMPLES = """examples:
   sessiontree push postgresql://db.example/team --dry-run
-  sessiontree push postgresql://db.example/team
-  sessiontree push /mnt/disk/home"""
+  sessiontree push postgresql://db.example/team"""
 
 _INCOMPLETE = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("other", metavar="HOME", help="the home to copy to: a folder or an address")
+    parser.add_argument("other", metavar="DIR|ADDRESS", help="the home to copy to: a folder or an address")
     parser.add_argument("--dry-run", action="store_true", help="only show what would be copied")
 
 
