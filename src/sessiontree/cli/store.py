@@ -19,7 +19,6 @@ from sessiontree.views.text import clean, plural
 
 EXAMPLES = """examples:
   sessiontree store upgrade --home postgresql://db.example/team
-  sessiontree store status --home postgresql://db.example/team --json
   sessiontree store vacuum --home postgresql://db.example/team --days 30"""
 
 _DAMAGED = 3
@@ -45,7 +44,7 @@ def run(options: Options) -> int | None:
         case "status":
             _print_status(repository, options)
         case "upgrade":
-            return _upgrade(repository, options)
+            _upgrade(repository, options)
         case "verify":
             return _verify(repository, options)
         case _:
