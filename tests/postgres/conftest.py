@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sessiontree.stores.postgres.repository import PostgresRepository, open_postgres_repository
+from sessiontree.stores.postgres import open_postgres_repository
+from sessiontree.stores.postgres.repository import PostgresRepository
 from tests.postgres.server import Server, find_programs, running
 
 _numbers = itertools.count()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import psycopg
@@ -12,6 +13,7 @@ from sessiontree.errors import ReplacedError, StoreError, UsageError
 from sessiontree.stores.contract import read_bytes
 from sessiontree.stores.postgres.repository import PostgresRepository, without_password
 from sessiontree.stores.postgres.schema import NewerSchemaError
+from sessiontree.stores.repositories import open_repository
 from sessiontree.testing import check_repository
 from tests.postgres.conftest import MakeRepository
 from tests.postgres.server import Server
@@ -147,3 +149,9 @@ def test_eight_threads_lose_nothing(repository: PostgresRepository) -> None:
     with sessiontree.open(str(session.ref)) as opened:
         assert len(opened) == 81
         assert opened.problems == []
+
+
+def test_without_psycopg_the_error_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sessiontree.stores.postgres.repository", None)
+    with pytest.raises(UsageError, match=r"pip install 'sessiontree\[postgres\]'"):
+        open_repository("postgresql://db.example/team")

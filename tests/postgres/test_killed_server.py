@@ -16,7 +16,7 @@ import pytest
 import sessiontree
 from sessiontree.core.entries import MessageEntry
 from sessiontree.errors import StoreError
-from sessiontree.stores.postgres.repository import open_postgres_repository
+from sessiontree.stores.postgres import open_postgres_repository
 from tests.postgres.server import Server, find_programs, running
 
 pytestmark = pytest.mark.slow

@@ -290,7 +290,7 @@ _repositories: dict[str, PostgresRepository] = {}
 _repositories_lock = threading.Lock()
 
 
-def open_postgres_repository(address: str) -> PostgresRepository:
+def find_repository(address: str) -> PostgresRepository:
     """The repository at an address: the same one, with one pool, for all of the process.
 
     An address without a password finds the repository that was opened with one.
