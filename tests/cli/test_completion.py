@@ -30,7 +30,22 @@ HOSTILE = [
 ]
 
 # Values that are the person's own words.
-FREE = {"TEXT", "VALUE", "ROLE", "NAME", "TAG", "N", "AGE", "ID", "QUERY", "DIALECT=DIR", "LANE", "COMMAND", "PROMPT"}
+FREE = {
+    "TEXT",
+    "VALUE",
+    "ROLE",
+    "NAME",
+    "TAG",
+    "N",
+    "AGE",
+    "ID",
+    "QUERY",
+    "DIALECT=DIR",
+    "ADDRESS",
+    "LANE",
+    "COMMAND",
+    "PROMPT",
+}
 
 Complete = Callable[..., list[str]]
 

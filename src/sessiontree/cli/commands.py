@@ -39,6 +39,8 @@ GROUPS: dict[str, dict[str, str]] = {
         "convert": "convert a session to another agent's format",
         "backup": "copy all sessions to a folder",
         "sync": "synchronize sessions with a folder, both ways",
+        "push": "copy sessions to another home, such as a database",
+        "pull": "copy sessions from another home",
     },
     "Tidy": {
         "rename": "rename a session",
@@ -56,6 +58,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "doctor": "check sessions for problems",
         "repair": "repair a damaged session",
         "migrate": "upgrade an old file to the current version",
+        "store": "create, upgrade, verify and clean up a database of sessions",
     },
     "Agent": {
         "chat": "chat with a model that works in this folder",

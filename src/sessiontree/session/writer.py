@@ -328,12 +328,16 @@ class Writer(Reader):
         batch = render()
         if write(batch):
             return batch
-        with journal.store.exclusive():
-            for _ in range(_EXCLUSIVE_ATTEMPTS):
-                self._unreported.extend(journal.refresh())
-                batch = render()
-                if write(batch):
-                    return batch
+        try:
+            with journal.store.exclusive():
+                for _ in range(_EXCLUSIVE_ATTEMPTS):
+                    self._unreported.extend(journal.refresh())
+                    batch = render()
+                    if write(batch):
+                        return batch
+        except WriteError:  # also from leaving the block, which in a database is the commit
+            self._note_failure(FailedWrite(batch.ids))
+            raise
         raise ConflictError(f"{self.location}: other programs kept writing; nothing was written")
 
     # Several lines

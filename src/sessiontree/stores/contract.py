@@ -245,6 +245,42 @@ class WatchableRepository(SessionRepository, Protocol):
         ...
 
 
+class RepositoryStatus(Struct, frozen=True):
+    """What a repository holds."""
+
+    sessions: int
+    size: int
+    """Bytes of all sessions."""
+    parts: int
+    """Rows they are stored in."""
+    backups: int
+    """Replaced contents that are still there."""
+    blobs: int
+    blob_size: int
+    version: int
+    """The version of its tables."""
+    server: str
+
+
+@runtime_checkable
+class MaintainedRepository(SessionRepository, Protocol):
+    """A repository with tables that have to be created, upgraded, verified and cleaned up."""
+
+    def upgrade(self) -> list[int]:
+        """Create or upgrade the tables; returns the numbers of the migrations that were run."""
+        ...
+
+    def status(self) -> RepositoryStatus: ...
+
+    def verify(self) -> Iterator[str]:
+        """Describe everything that is damaged."""
+        ...
+
+    def vacuum(self, *, days: float) -> tuple[int, int]:
+        """Join small parts and remove backups of sessions unchanged for some days; returns how many rows each saved."""
+        ...
+
+
 def check_document_name(name: str) -> str:
     """Return a valid document name, which cannot be a path out of the folder."""
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9._-]*", name):

@@ -1,0 +1,114 @@
+"""Status, verification and clean-up of a database of sessions."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+from psycopg import Connection
+
+from sessiontree.stores.contract import RepositoryStatus
+
+_JOINED_SIZE = 256 << 10
+"""Small parts are joined up to this size; reading them back then takes fewer rows."""
+
+
+def read_status(connection: Connection, version: int) -> RepositoryStatus:
+    """Count what is stored. Old generations are the backups of replaced sessions."""
+    row = connection.execute(
+        """
+        SELECT (SELECT count(*) FROM sessiontree.session), (SELECT coalesce(sum(size), 0) FROM sessiontree.session),
+            (SELECT count(*) FROM sessiontree.part),
+            (SELECT count(*) FROM (
+                SELECT DISTINCT part.session, part.generation FROM sessiontree.part
+                JOIN sessiontree.session USING (session) WHERE part.generation < session.generation) AS old),
+            (SELECT count(*) FROM sessiontree.blob),
+            (SELECT coalesce(sum(length(data)), 0) FROM sessiontree.blob),
+            current_setting('server_version')
+        """
+    ).fetchone()
+    assert row is not None
+    sessions, size, parts, backups, blobs, blob_size, server = row
+    return RepositoryStatus(
+        int(sessions), int(size), int(parts), int(backups), int(blobs), int(blob_size), version, server
+    )
+
+
+def find_damage(connection: Connection) -> Iterator[str]:
+    """Describe every session whose parts do not join up to its size, and every blob that does not match its name."""
+    with connection.transaction():  # one snapshot of all tables, whatever is appended meanwhile
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        yield from _find_gaps(connection)
+        with connection.cursor(name="blobs", binary=True) as cursor:
+            cursor.itersize = 20
+            for name, data in cursor.execute("SELECT name, data FROM sessiontree.blob ORDER BY name"):
+                if hashlib.sha256(data).hexdigest() != name:
+                    yield f"blob {name}: its content has changed"
+
+
+def _find_gaps(connection: Connection) -> Iterator[str]:
+    rows = connection.execute(
+        """
+        SELECT session, generation, start, expected FROM (
+            SELECT session, generation, start,
+                lag(start + length(data), 1, 0::bigint)
+                    OVER (PARTITION BY session, generation ORDER BY start) AS expected
+            FROM sessiontree.part) AS part
+        WHERE start <> expected ORDER BY session, generation, start
+        """
+    )
+    for session, generation, start, expected in rows:
+        problem = "bytes are missing" if start > expected else "bytes are there twice"
+        yield f"session {session}: {problem} at offset {min(start, expected)} of generation {generation}"
+    rows = connection.execute(
+        """
+        SELECT session, session.size, coalesce(max(start + length(data)), 0) AS found
+        FROM sessiontree.session LEFT JOIN sessiontree.part USING (session, generation)
+        GROUP BY session, session.size HAVING session.size <> coalesce(max(start + length(data)), 0) ORDER BY session
+        """
+    )
+    for session, size, found in rows:
+        yield f"session {session}: {found} bytes are stored, and its row says {size}"
+
+
+def join_parts(connection: Connection, session: str) -> int:
+    """Join the small parts of a session, and return how many rows that saves. Its bytes and offsets do not change."""
+    with connection.transaction():
+        # The row is locked, so no append, and no second clean-up, comes in between.
+        row = connection.execute(
+            "SELECT generation FROM sessiontree.session WHERE session = %s FOR UPDATE", [session]
+        ).fetchone()
+        if row is None:
+            return 0
+        values = {"session": session, "generation": row[0], "size": _JOINED_SIZE}
+        found = connection.execute(
+            """
+            WITH grouped AS (
+                SELECT min(start) AS start, string_agg(data, ''::bytea ORDER BY start) AS data, count(*) AS parts
+                FROM sessiontree.part WHERE session = %(session)s AND generation = %(generation)s
+                GROUP BY start / %(size)s HAVING count(*) > 1
+            ), deleted AS (
+                DELETE FROM sessiontree.part USING grouped
+                WHERE part.session = %(session)s AND part.generation = %(generation)s AND part.start > grouped.start
+                    AND part.start < grouped.start + length(grouped.data)
+            ), joined AS (
+                UPDATE sessiontree.part SET data = grouped.data FROM grouped
+                WHERE part.session = %(session)s AND part.generation = %(generation)s AND part.start = grouped.start
+            )
+            SELECT coalesce(sum(parts - 1), 0) FROM grouped
+            """,
+            values,
+        ).fetchone()
+    return 0 if found is None else int(found[0])
+
+
+def remove_backups(connection: Connection, *, days: float) -> int:
+    """Remove the generations of sessions that were replaced and not changed for some days; returns their rows."""
+    return connection.execute(
+        """
+        DELETE FROM sessiontree.part USING sessiontree.session
+        WHERE part.session = session.session AND part.generation < session.generation
+            AND session.changed < clock_timestamp() - %s * interval '1 day'
+        """,
+        [days],
+    ).rowcount

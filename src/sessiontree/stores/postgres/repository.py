@@ -1,0 +1,303 @@
+"""Many sessions in one PostgreSQL database, with their blobs and documents."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg import Connection
+from psycopg_pool import ConnectionPool
+
+from sessiontree.errors import DamagedError, NotFoundError, StoreError, WriteError
+from sessiontree.paths import check_session_id, find_by_id
+from sessiontree.stores.blobs import blob_name, check_blob_name
+from sessiontree.stores.contract import RepositoryStatus, SessionRef, SessionStat, check_document_name
+from sessiontree.stores.postgres.maintenance import find_damage, join_parts, read_status, remove_backups
+from sessiontree.stores.postgres.schema import check_version, read_version, upgrade
+from sessiontree.stores.postgres.store import CHANNEL, PostgresStore, cause_of
+
+_CONNECTIONS = 64
+_SECONDS_TO_CONNECT = 10
+_WATCHED = "1 minute"
+"""Writers notify for this long after a follower has asked for it; followers ask again in time."""
+_SECONDS_BETWEEN_POLLS = 2.0
+"""Followers look by themselves, too: a notification may get lost in a pooler or a failover."""
+
+_PASSWORD = re.compile(r"^([a-z]+://[^/@:?]*):[^/@?]*@")
+_PASSWORD_OPTION = re.compile(r"([?&])(?:ssl)?password=[^&]*&?")
+
+
+class PostgresRepository:
+    """The sessions of one database. Threads share its pool of connections."""
+
+    is_volatile = False
+
+    def __init__(self, address: str) -> None:
+        self.home = without_password(address)
+        self._address = address
+        # autocommit: a single statement is its own transaction, without the round trips of BEGIN and COMMIT.
+        self._settings: dict[str, Any] = {
+            "autocommit": True,
+            "application_name": "sessiontree",
+            "connect_timeout": _SECONDS_TO_CONNECT,
+        }
+        self._pool: ConnectionPool[Connection] | None = None
+        self._opening = threading.Lock()
+        self.blobs = PostgresBlobs(self)
+        self.documents = PostgresDocuments(self)
+
+    # Connections
+
+    @contextlib.contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """A connection of the pool, for single statements."""
+        with (self._pool or self._open_pool()).connection() as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """A connection in a transaction, which is committed at the end of the block."""
+        with self.connection() as connection, connection.transaction():
+            yield connection
+
+    def read_row(
+        self, statement: LiteralString, values: Sequence[Any] | Mapping[str, Any], *, binary: bool = False
+    ) -> tuple[Any, ...] | None:
+        """The first row of a query. A connection that broke since its last use is replaced once."""
+        try:
+            return self._read_row(statement, values, binary)
+        except psycopg.OperationalError:
+            self.drop_broken()
+        try:
+            return self._read_row(statement, values, binary)
+        except psycopg.Error as error:
+            raise self.unreachable(error) from error
+
+    def _read_row(
+        self, statement: LiteralString, values: Sequence[Any] | Mapping[str, Any], binary: bool
+    ) -> tuple[Any, ...] | None:
+        with self.connection() as connection:
+            return connection.cursor(binary=binary).execute(statement, values, prepare=True).fetchone()
+
+    def drop_broken(self) -> None:
+        """Remove connections from the pool that a restart of the server has ended."""
+        if self._pool is not None:
+            self._pool.check()
+
+    def connect(self) -> Connection:
+        """A connection outside of the pool."""
+        try:
+            return psycopg.connect(self._address, **self._settings)
+        except psycopg.Error as error:
+            raise self.unreachable(error) from error
+
+    def unreachable(self, error: psycopg.Error) -> StoreError:
+        return StoreError(f"{self.home}: the database cannot be used: {cause_of(error)}")
+
+    def upgrade(self) -> list[int]:
+        """Create or upgrade the tables; returns the numbers of the migrations that were run."""
+        with self.connect() as connection:
+            return upgrade(connection, self.home)
+
+    def status(self) -> RepositoryStatus:
+        with self._reading() as connection:
+            return read_status(connection, read_version(connection))
+
+    def verify(self) -> Iterator[str]:
+        with self._reading() as connection:
+            yield from find_damage(connection)
+
+    def vacuum(self, *, days: float) -> tuple[int, int]:
+        try:
+            with self.connection() as connection:
+                rows = connection.execute("SELECT session FROM sessiontree.session ORDER BY session").fetchall()
+                joined = sum(join_parts(connection, session) for (session,) in rows)
+                return joined, remove_backups(connection, days=days)
+        except psycopg.Error as error:
+            raise WriteError(f"{self.home}: cannot be cleaned up: {cause_of(error)}; run it again") from error
+
+    def _open_pool(self) -> ConnectionPool[Connection]:
+        with self._opening:
+            if self._pool is None:
+                # The first connection is made directly: its error is immediate and clear, a pool only times out.
+                with self.connect() as connection:
+                    check_version(connection, self.home)
+                logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
+                self._pool = ConnectionPool(
+                    self._address,
+                    min_size=0,
+                    max_size=_CONNECTIONS,
+                    timeout=_SECONDS_TO_CONNECT,
+                    num_workers=1,
+                    kwargs=self._settings,
+                    open=True,
+                )
+            return self._pool
+
+    def close(self) -> None:
+        """Close all connections. The repository connects again when it is used."""
+        with self._opening:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.close()
+
+    # Sessions
+
+    def new(self, id: str, *, timestamp: str, cwd: str, near: SessionRef | None = None) -> PostgresStore:  # noqa: ARG002
+        return PostgresStore(self, SessionRef(check_session_id(id), self.home))
+
+    def open(self, ref: SessionRef) -> PostgresStore:
+        store = PostgresStore(self, SessionRef(ref.name, self.home))
+        store.size()
+        return store
+
+    def find(self, wanted: str) -> SessionRef:
+        with self._reading() as connection:
+            rows = connection.execute(
+                "SELECT session FROM sessiontree.session WHERE starts_with(session, %s) ORDER BY session LIMIT 1000",
+                [wanted.replace("\x00", "")],
+            ).fetchall()
+        return SessionRef(find_by_id(wanted, [(id, id) for (id,) in rows], self.home), self.home)
+
+    def iter_stats(self) -> Iterator[SessionStat]:
+        with self._reading() as connection:
+            rows = connection.execute(
+                "SELECT session, size, (extract(epoch FROM changed) * 1000000)::bigint, generation"
+                " FROM sessiontree.session ORDER BY session"
+            ).fetchall()
+        for id, size, microseconds, generation in rows:
+            yield SessionStat(SessionRef(id, self.home), id, size, microseconds * 1000, generation)
+
+    def delete(self, ref: SessionRef) -> None:
+        try:
+            with self.transaction() as connection:
+                found = connection.execute("DELETE FROM sessiontree.session WHERE session = %s", [ref.name]).rowcount
+                connection.execute("DELETE FROM sessiontree.part WHERE session = %s", [ref.name])
+                connection.execute("SELECT pg_notify(%s, %s)", [CHANNEL, ref.name])
+        except psycopg.Error as error:
+            raise WriteError(f"{ref}: cannot be deleted: {cause_of(error)}") from error
+        if not found:
+            raise NotFoundError(f"{ref}: no such session")
+
+    def watch(self, ref: SessionRef, timeout: float | None = None) -> Iterator[int]:
+        """Give the size of a session now and after each change; ends with it, or `timeout` seconds after a change."""
+        seen: tuple[int, int] | None = None
+        with self.connect() as listener:
+            listener.execute(f"LISTEN {CHANNEL}")
+            since = time.monotonic()
+            while True:
+                # Asked for before the size is read: a change after that is notified, one before it is seen.
+                row = listener.execute(
+                    "UPDATE sessiontree.session SET watched_until = now() + %s::interval WHERE session = %s"
+                    " RETURNING generation, size",
+                    [_WATCHED, ref.name],
+                ).fetchone()
+                if row is None:
+                    return
+                if row != seen:
+                    seen, since = row, time.monotonic()
+                    yield row[1]
+                    continue
+                if timeout is not None and time.monotonic() - since > timeout:
+                    return
+                for _ in listener.notifies(timeout=_SECONDS_BETWEEN_POLLS, stop_after=1):
+                    pass
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        try:
+            with self.connection() as connection:
+                yield connection
+        except psycopg.Error as error:
+            raise self.unreachable(error) from error
+
+
+class PostgresBlobs:
+    """Blobs in a table."""
+
+    def __init__(self, repository: PostgresRepository) -> None:
+        self._repository = repository
+
+    def put(self, data: bytes) -> str:
+        name = blob_name(data)
+        try:
+            with self._repository.connection() as connection:
+                connection.execute(
+                    "INSERT INTO sessiontree.blob VALUES (%s, %s) ON CONFLICT DO NOTHING", [name, data], prepare=True
+                )
+        except psycopg.Error as error:
+            raise WriteError(f"{self._repository.home}: cannot store a blob: {cause_of(error)}") from error
+        return name
+
+    def get(self, name: str) -> bytes | None:
+        row = self._repository.read_row(
+            "SELECT data FROM sessiontree.blob WHERE name = %s", [check_blob_name(name)], binary=True
+        )
+        if row is None:
+            return None
+        data = bytes(row[0])
+        if hashlib.sha256(data).hexdigest() != name:
+            raise DamagedError(f"{self._repository.home}: the content of the blob {name} has changed")
+        return data
+
+
+class PostgresDocuments:
+    """Documents in a table."""
+
+    def __init__(self, repository: PostgresRepository) -> None:
+        self._repository = repository
+
+    def location(self, name: str) -> str:
+        return f"{self._repository.home}/{check_document_name(name)}"
+
+    def read(self, name: str) -> bytes | None:
+        row = self._repository.read_row(
+            "SELECT data FROM sessiontree.document WHERE name = %s", [check_document_name(name)], binary=True
+        )
+        return None if row is None or row[0] is None else bytes(row[0])
+
+    def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> None:
+        check_document_name(name)
+        try:
+            with self._repository.transaction() as connection:
+                # The row is there before it is locked: otherwise two first updates would not wait for each other.
+                connection.execute("INSERT INTO sessiontree.document VALUES (%s) ON CONFLICT DO NOTHING", [name])
+                row = (
+                    connection.cursor(binary=True)
+                    .execute("SELECT data FROM sessiontree.document WHERE name = %s FOR UPDATE", [name])
+                    .fetchone()
+                )
+                assert row is not None
+                old = None if row[0] is None else bytes(row[0])
+                connection.execute("UPDATE sessiontree.document SET data = %s WHERE name = %s", [change(old), name])
+        except psycopg.Error as error:
+            raise WriteError(f"{self.location(name)}: cannot be written: {cause_of(error)}") from error
+
+
+def without_password(address: str) -> str:
+    """An address as it is shown and stored: the password stays in the process."""
+    return _PASSWORD_OPTION.sub(r"\1", _PASSWORD.sub(r"\1@", address)).rstrip("?&")
+
+
+_repositories: dict[str, PostgresRepository] = {}
+_repositories_lock = threading.Lock()
+
+
+def find_repository(address: str) -> PostgresRepository:
+    """The repository at an address: the same one, with one pool, for all of the process.
+
+    An address without a password finds the repository that was opened with one.
+    """
+    home = without_password(address)
+    with _repositories_lock:
+        known = _repositories.get(home)
+        if known is None:
+            known = _repositories[home] = PostgresRepository(address)
+        return known

@@ -1,0 +1,102 @@
+"""The tables, as numbered migrations. `sessiontree store upgrade` runs them; a newer schema is refused.
+
+Stores know bytes only: no column and no statement looks inside a line.
+"""
+
+from __future__ import annotations
+
+from typing import LiteralString
+
+import psycopg
+from psycopg import Connection
+
+from sessiontree.errors import SessionTreeError, UsageError
+
+SCHEMA = "sessiontree"
+PARTITIONS = 16
+"""Hash partitions of the table of parts; with Citus, its distribution column is the same `session`."""
+
+MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
+    (
+        "CREATE SCHEMA IF NOT EXISTS sessiontree",
+        "CREATE TABLE sessiontree.version (number integer NOT NULL)",
+        "INSERT INTO sessiontree.version VALUES (0)",
+        # `fence` rises when a writer resolves a write of unknown outcome: a statement that is still on its way compares
+        # it, and can no longer be carried out.
+        """
+        CREATE TABLE sessiontree.session (
+            session text COLLATE "C" PRIMARY KEY,
+            generation bigint NOT NULL DEFAULT 0,
+            size bigint NOT NULL,
+            fence bigint NOT NULL DEFAULT 0,
+            changed timestamptz NOT NULL DEFAULT clock_timestamp(),
+            watched_until timestamptz
+        ) WITH (fillfactor = 50)
+        """,
+        """
+        CREATE TABLE sessiontree.part (
+            session text COLLATE "C" NOT NULL,
+            generation bigint NOT NULL,
+            start bigint NOT NULL,
+            data bytea NOT NULL,
+            PRIMARY KEY (session, generation, start)
+        ) PARTITION BY HASH (session)
+        """,
+        "CREATE TABLE sessiontree.blob (name text PRIMARY KEY, data bytea NOT NULL)",
+        "CREATE TABLE sessiontree.document (name text PRIMARY KEY, data bytea)",
+    ),
+)
+
+
+def read_version(connection: Connection) -> int:
+    """The version of the schema in the database; 0 if there is none."""
+    try:
+        row = connection.execute("SELECT number FROM sessiontree.version").fetchone()
+    except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+        return 0
+    return 0 if row is None else int(row[0])
+
+
+def check_version(connection: Connection, home: str) -> None:
+    """Refuse a database without our tables, with older or with newer ones."""
+    version = read_version(connection)
+    if version > len(MIGRATIONS):
+        raise NewerSchemaError(
+            f"{home}: its tables have version {version}, this sessiontree knows {len(MIGRATIONS)}; upgrade sessiontree"
+        )
+    if version < len(MIGRATIONS):
+        state = "has no tables of sessiontree yet" if version == 0 else f"has tables of version {version}"
+        raise UsageError(f"{home}: {state}; run: sessiontree store upgrade --home {home}")
+
+
+def upgrade(connection: Connection, home: str) -> list[int]:
+    """Run the migrations that are missing, each in a transaction of its own; returns their numbers."""
+    # Two upgrades at once: the second one waits, and finds nothing left to do.
+    connection.execute("SELECT pg_advisory_lock(hashtext('sessiontree upgrade'))")
+    try:
+        version = read_version(connection)
+        if version > len(MIGRATIONS):
+            check_version(connection, home)
+        for number in range(version, len(MIGRATIONS)):
+            with connection.transaction():
+                for statement in MIGRATIONS[number]:
+                    connection.execute(statement)
+                if number == 0:
+                    _create_partitions(connection)
+                connection.execute("UPDATE sessiontree.version SET number = %s", [number + 1])
+        return [*range(version + 1, len(MIGRATIONS) + 1)]
+    finally:
+        connection.execute("SELECT pg_advisory_unlock(hashtext('sessiontree upgrade'))")
+
+
+def _create_partitions(connection: Connection) -> None:
+    for number in range(PARTITIONS):
+        connection.execute(
+            psycopg.sql.SQL(
+                "CREATE TABLE sessiontree.{} PARTITION OF sessiontree.part FOR VALUES WITH (MODULUS {}, REMAINDER {})"
+            ).format(psycopg.sql.Identifier(f"part_{number}"), PARTITIONS, number)
+        )
+
+
+class NewerSchemaError(SessionTreeError):
+    """The database was upgraded by a newer version of sessiontree."""

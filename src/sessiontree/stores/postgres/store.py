@@ -1,0 +1,328 @@
+"""The bytes of one session in PostgreSQL: one row for each append, found by its offset.
+
+An append is one statement, and so one round trip and one commit. It raises the size in the session's row if generation,
+size and fence are the expected ones, and inserts its bytes only then. Two writers wait for each other at that row for
+the time of a commit. `replace` writes a new generation; the old one stays as the backup, and open readers keep it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, LiteralString, NamedTuple
+
+import psycopg
+from psycopg import Connection
+
+from sessiontree.errors import ConflictError, ExistsError, NotFoundError, ReplacedError, WriteError
+from sessiontree.stores.contract import SessionRef
+
+if TYPE_CHECKING:
+    from sessiontree.stores.postgres.repository import PostgresRepository
+
+_PART_SIZE = 1 << 20
+"""Long contents are stored in parts of at most this size."""
+
+CHANNEL = "sessiontree"
+"""The channel of notifications; the payload is the id of a session that was appended to while somebody watched it."""
+
+_STATE: LiteralString = "SELECT generation, size, fence FROM sessiontree.session WHERE session = %s"
+_LOCK: LiteralString = f"{_STATE} FOR UPDATE"
+
+# A notification takes a lock that all commits of the database share, so nobody pays for it who is not watched.
+_APPEND: LiteralString = """
+WITH appended AS (
+    UPDATE sessiontree.session SET size = size + %(length)s, changed = clock_timestamp()
+    WHERE session = %(session)s AND generation = %(generation)s AND size = %(start)s AND fence = %(fence)s
+    RETURNING watched_until
+), stored AS (
+    INSERT INTO sessiontree.part (session, generation, start, data)
+    SELECT %(session)s, %(generation)s, %(start)s, %(data)s FROM appended
+)
+SELECT CASE WHEN watched_until > clock_timestamp() THEN pg_notify('sessiontree', %(session)s) END FROM appended
+"""
+
+# The server joins the rows: as one value they cost the reader a tenth of what single rows do.
+_READ: LiteralString = """
+SELECT min(start), string_agg(data, ''::bytea ORDER BY start) FROM sessiontree.part
+WHERE session = %(session)s AND generation = %(generation)s AND start < %(end)s AND start >= (
+    SELECT coalesce(max(start), 0) FROM sessiontree.part
+    WHERE session = %(session)s AND generation = %(generation)s AND start <= %(offset)s
+)
+"""
+
+
+class State(NamedTuple):
+    """What the row of a session says."""
+
+    generation: int
+    size: int
+    fence: int
+
+
+class PostgresStore:
+    """The bytes of one session."""
+
+    def __init__(self, repository: PostgresRepository, ref: SessionRef) -> None:
+        self.ref = ref
+        self._repository = repository
+        self._session = ref.name
+        self._generation: int | None = None
+        """The generation this store reads and writes; None before the first read."""
+        self._fence = 0
+        self._failure: WriteError | None = None
+        self._held: Connection | None = None
+        """The connection with the lock on the session's row, inside of `exclusive`."""
+
+    @property
+    def location(self) -> str:
+        return str(self.ref)
+
+    # Reading
+
+    def exists(self) -> bool:
+        return self._read_state() is not None
+
+    def size(self) -> int:
+        state = self._read_state()
+        if state is None:
+            raise self._missing()
+        if self._generation is None:
+            self._generation = state.generation
+        if state.generation == self._generation:
+            self._fence = state.fence
+            return state.size
+        return self._size_of_backup(self._generation)
+
+    def readinto(self, offset: int, buffer: memoryview) -> int:
+        if self._generation is None:
+            self.size()
+        values = {
+            "session": self._session,
+            "generation": self._generation,
+            "offset": offset,
+            "end": offset + len(buffer),
+        }
+        row = self._read_row(_READ, values, binary=True)
+        if row is None or row[0] is None:
+            return 0
+        part = memoryview(row[1])[offset - row[0] :][: len(buffer)]
+        buffer[: len(part)] = part
+        return len(part)
+
+    def _read_state(self) -> State | None:
+        row = self._read_row(_STATE, [self._session])
+        return None if row is None else State(*row)
+
+    def _size_of_backup(self, generation: int) -> int:
+        row = self._read_row(
+            "SELECT coalesce(max(start + length(data)), 0) FROM sessiontree.part"
+            " WHERE session = %s AND generation = %s",
+            [self._session, generation],
+        )
+        assert row is not None
+        return int(row[0])
+
+    def _read_row(
+        self, statement: LiteralString, values: Sequence[Any] | Mapping[str, Any], *, binary: bool = False
+    ) -> tuple[Any, ...] | None:
+        if self._held is not None:
+            return self._held.cursor(binary=binary).execute(statement, values).fetchone()
+        return self._repository.read_row(statement, values, binary=binary)
+
+    # Writing
+
+    def create(self, data: Iterable[bytes]) -> None:
+        try:
+            with self._repository.transaction() as connection:
+                connection.execute("INSERT INTO sessiontree.session (session, size) VALUES (%s, 0)", [self._session])
+                size = self._store_parts(connection, 0, data)
+                connection.execute("UPDATE sessiontree.session SET size = %s WHERE session = %s", [size, self._session])
+        except psycopg.errors.UniqueViolation:
+            raise ExistsError(f"{self.location}: the session exists") from None
+        except psycopg.Error as error:
+            raise self._fail("create", error) from error
+        self._generation = 0
+
+    def append(self, data: bytes, *, expected_size: int) -> int | None:
+        self._check_failure()
+        if self._generation is None:
+            self.size()
+        values = {
+            "session": self._session,
+            "generation": self._generation,
+            "start": expected_size,
+            "fence": self._fence,
+            "length": len(data),
+            "data": data,
+        }
+        try:
+            with self._connection() as connection:
+                row = connection.execute(_APPEND, values, prepare=True).fetchone()
+                if row is not None:
+                    return expected_size + len(data)
+                state = connection.execute(_STATE, [self._session], prepare=True).fetchone()
+        except psycopg.Error as error:
+            raise self._fail("append", error) from error
+        self._adopt(state)
+        return None
+
+    @contextlib.contextmanager
+    def exclusive(self) -> Iterator[int]:
+        self._check_failure()
+        if self._held is not None:
+            state = self._held.execute(_STATE, [self._session]).fetchone()
+            assert state is not None, "the row is locked"
+            yield State(*state).size
+            return
+        raised: BaseException | None = None
+        try:
+            with self._repository.transaction() as connection:
+                state = self._adopt(connection.execute(_LOCK, [self._session]).fetchone())
+                self._held = connection
+                try:
+                    yield state.size
+                except BaseException as error:  # noqa: BLE001 - raised again after the commit
+                    # What was appended in the block before the exception stays: its append has returned.
+                    raised = error
+                finally:
+                    self._held = None
+        except psycopg.Error as error:
+            if raised is None:
+                raise self._fail("write", error) from error
+        if raised is not None:
+            raise raised
+
+    def overwrite(self, offset: int, data: bytes, expected: bytes) -> None:
+        assert self._held is not None, "overwrite is called inside of exclusive"
+        buffer = bytearray(len(expected))
+        with memoryview(buffer) as view:
+            got = self.readinto(offset, view)
+        if len(data) != len(expected) or bytes(buffer[:got]) != expected:
+            raise ConflictError(f"{self.location} byte {offset}: the bytes there have changed; nothing was written")
+        try:
+            self._held.execute(
+                """
+                UPDATE sessiontree.part SET data = overlay(
+                    data PLACING substring(%(new)s::bytea FROM greatest(start - %(offset)s, 0)::int + 1
+                        FOR (least(start + length(data), %(end)s) - greatest(start, %(offset)s))::int)
+                    FROM (greatest(%(offset)s - start, 0) + 1)::int
+                )
+                WHERE session = %(session)s AND generation = %(generation)s
+                    AND start < %(end)s AND start + length(data) > %(offset)s
+                """,
+                {
+                    "new": data,
+                    "offset": offset,
+                    "end": offset + len(data),
+                    "session": self._session,
+                    "generation": self._generation,
+                },
+            )
+        except psycopg.Error as error:
+            raise self._fail("overwrite", error) from error
+
+    def replace(self, data: Iterable[bytes], *, expected_size: int) -> str:
+        with self.exclusive() as size:
+            if size != expected_size:
+                raise ConflictError(f"{self.location}: changed during the rewrite; nothing was written")
+            assert self._held is not None
+            assert self._generation is not None
+            old, new = self._generation, self._generation + 1
+            try:
+                with self._held.transaction():  # a savepoint: if reading the new bytes fails, none of them is kept
+                    written = self._store_parts(self._held, new, data)
+                    self._held.execute(
+                        "UPDATE sessiontree.session SET generation = %s, size = %s, changed = clock_timestamp()"
+                        " WHERE session = %s",
+                        [new, written, self._session],
+                    )
+            except psycopg.Error as error:
+                raise self._fail("replace", error) from error
+        self._generation = new
+        return f"{self.location} generation {old}"
+
+    def start_sync(self) -> None:
+        """An append returns after its commit, so there is nothing left to start."""
+
+    def sync(self) -> None:
+        """An append returns after its commit, which is durable as the server is configured."""
+
+    def resolve(self) -> None:
+        # A statement of a broken connection may still be on its way to the row. It compares the fence, so after this
+        # commit it has been carried out or never will be.
+        if self._failure is None:
+            return
+        self._repository.drop_broken()
+        try:
+            with self._repository.transaction() as connection:
+                row = connection.execute(
+                    "UPDATE sessiontree.session SET fence = fence + 1 WHERE session = %s"
+                    " RETURNING generation, size, fence",
+                    [self._session],
+                ).fetchone()
+        except psycopg.Error as error:
+            raise WriteError(f"{self.location}: the server cannot be reached: {cause_of(error)}; try again") from error
+        self._failure = None
+        if row is not None:
+            self._fence = State(*row).fence
+
+    def close(self) -> None:
+        """Connections belong to the repository."""
+
+    def _store_parts(self, connection: Connection, generation: int, data: Iterable[bytes]) -> int:
+        """Store contents from offset 0 on, and return their size."""
+
+        def parts() -> Iterator[tuple[str, int, int, bytes]]:
+            start = 0
+            for content in data:
+                for at in range(0, len(content), _PART_SIZE):
+                    part = content[at : at + _PART_SIZE]
+                    yield self._session, generation, start, part
+                    start += len(part)
+            sizes.append(start)
+
+        sizes: list[int] = []
+        with connection.cursor() as cursor:
+            cursor.executemany("INSERT INTO sessiontree.part VALUES (%s, %s, %s, %s)", parts())
+        return sizes[0]
+
+    # Connections and failures
+
+    @contextlib.contextmanager
+    def _connection(self) -> Iterator[Connection]:
+        if self._held is not None:
+            yield self._held
+            return
+        with self._repository.connection() as connection:
+            yield connection
+
+    def _adopt(self, row: tuple[int, int, int] | None) -> State:
+        """Take over the fence of a row; `ReplacedError` if the session was deleted or replaced."""
+        if row is None:
+            raise ReplacedError(f"{self.location}: was deleted while it was open; nothing was written")
+        state = State(*row)
+        if self._generation is None:
+            self._generation = state.generation
+        if state.generation != self._generation:
+            raise ReplacedError(f"{self.location}: was replaced while it was open; nothing was written. Open it again.")
+        self._fence = state.fence
+        return state
+
+    def _missing(self) -> NotFoundError:
+        return NotFoundError(f"{self.location}: no such session")
+
+    def _check_failure(self) -> None:
+        if self._failure is not None:
+            raise WriteError(f"{self._failure}") from self._failure
+
+    def _fail(self, action: str, error: psycopg.Error) -> WriteError:
+        """The error of a failed write, remembered: no later write may succeed and hide the missing lines."""
+        self._failure = WriteError(
+            f"{self.location}: cannot {action}: {cause_of(error)}; whether it was stored is unknown"
+        )
+        return self._failure
+
+
+def cause_of(error: psycopg.Error) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
