@@ -8,6 +8,7 @@ results, the client sends those of an interrupted turn (see `open_calls`); `prov
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
 
 from msgspec import Struct
 
@@ -285,9 +286,10 @@ def _read_joined(lines: IndexedLines, ids: Sequence[str], plan: _Plan, positions
 
 def _message_sizes(lines: IndexedLines, plan: _Plan, positions: range) -> list[int]:
     found = lines.sizes(plan.nodes[positions.start : positions.stop])
-    for at in positions:
-        if at in plan.shards:
-            found[at - positions.start] += sum(lines.sizes(plan.shards[at]))
+    shards = [(at - positions.start, plan.shards[at]) for at in positions if at in plan.shards]
+    sizes = iter(lines.sizes([node for _, nodes in shards for node in nodes]))  # one call: each has a cost of its own
+    for at, nodes in shards:
+        found[at] += sum(islice(sizes, len(nodes)))
     return found
 
 

@@ -217,14 +217,14 @@ def _find_loaded_leaves(chain: Chain, loaded: LoadedLines) -> list[int]:
 
 def _loaded_parents(chain: Chain, loaded: LoadedLines) -> set[int]:
     """Return the loaded lines that have children. Progress lines count as their nearest ancestor of another type."""
-    links, parents, types = loaded.links, chain.parents, chain.types
+    links, types = loaded.links, chain.types
     found: set[int] = set()
     for node in [*loaded.preserved, *range(loaded.start, len(chain))]:
         if types[node] == "progress":
             continue
-        parent = links.get(node, parents[node])
+        parent = links[node] if node in links else chain.recorded_parent(node)
         while parent is not None and types[parent] == "progress":
-            parent = links.get(parent, parents[parent])
+            parent = links.get(parent, chain.parents[parent])
         if parent is not None:
             found.add(parent)
     return found
