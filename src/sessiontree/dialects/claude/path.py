@@ -248,7 +248,7 @@ def _find_pin_line(chain: Chain) -> tuple[int, str | None, bool]:
         if chain.types[node] == "last-prompt":
             (pin,) = chain.lines.fields([node])
             named = string_in(pin, "leafUuid")
-            if named is None:
+            if named is None and pin.get("explicit") is not True:
                 continue
             if leaf is not None and named != leaf:
                 break
