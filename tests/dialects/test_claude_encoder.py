@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sessiontree.branches.merge import MERGE_HEADING
+from sessiontree.compaction.prompts import BRANCH_HEADING
 from sessiontree.core.entries import Config, ForkOrigin
 from sessiontree.core.jsonio import render_json
 from sessiontree.core.messages import Assistant, Message, Text, ToolResult, User, blocks_of, message_text, tool_calls
@@ -663,6 +665,19 @@ def test_a_reset_at_the_end_is_a_boundary_below_the_last_message_because_the_cli
     (boundary,) = [line for line in transcript.chain if line.get("subtype") == "compact_boundary"]
     assert boundary["parentUuid"] == transcript.ids["a1"]
     assert transcript.messages() == []
+
+
+@pytest.mark.parametrize(
+    "summary",
+    [
+        f"{BRANCH_HEADING}\n\n## Done",
+        f"{MERGE_HEADING}\n\n## Done",
+        "The user explored a different conversation branch before returning here.\nSummary of that exploration:",
+    ],
+)
+def test_a_branch_summary_that_introduces_itself_gets_no_second_introduction(summary: str) -> None:
+    transcript = check_round_trip(user("u1"), entry("branch_summary", "s1", fromId="u0", summary=summary))
+    assert transcript.texts() == ["hello", summary]
 
 
 @pytest.mark.parametrize("summary", ["", None])
