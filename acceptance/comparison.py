@@ -35,13 +35,9 @@ NOTHING_RECORDED = "(nothing was recorded)"
 MISSING_RESULT_TEXTS = (NO_RESULT, "[Tool call interrupted:", "[Tool result missing", "[Request interrupted by user]")
 # Ours, and Claude Code's for a message without content.
 FILLER_TEXTS = (NO_USER_BEFORE, NO_USER_BETWEEN, "(no content)")
-# What Claude Code sends for a message of which nothing is left, such as a result without its call, and between two
-# messages of the user.
-FILLED_IN = (
-    "user: (no content)",
-    "user: [Orphaned tool result removed due to conversation resume]",
-    "assistant: No response requested.",
-)
+# What Claude Code sends where nothing is left of the first message, and before a prompt without an answer before it.
+ORPHANED = "user: [Orphaned tool result removed due to conversation resume]"
+NO_RESPONSE = "assistant: No response requested."
 
 MAX_LINE = 160
 MAX_DIFFERENCE = 24
@@ -73,14 +69,29 @@ def without_open_calls(lines: Sequence[str]) -> list[str]:
     return _without_calls(lines, _open_calls(lines))
 
 
-def differs_on_purpose(ours: Sequence[str], theirs: Sequence[str]) -> bool:
-    """Whether a history and the one that Claude Code sends differ only as they should.
+def purposes(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
+    """The intended differences from what Claude Code sends for its own transcript, if the histories differ in nothing
+    else; otherwise none."""
+    found: list[str] = []
+    sent = [line for at, line in enumerate(theirs) if not _is_filled_in(theirs, at)]
+    if len(sent) < len(theirs):
+        found.append("Claude Code fills in messages where nothing is left")
+    if sent != list(ours):
+        found.append("Claude Code puts the texts of a response before its calls")
+        ours, sent = _with_texts_first(ours), _with_texts_first(sent)
+    return found if sent == list(ours) else []
 
-    We keep calls without a result, of which the client drops many. It puts the texts of a response before its calls, in
-    whatever order they were recorded. And it fills in messages of which nothing is left, or where an answer is missing.
-    """
-    dropped = _open_calls(ours) - _open_calls(theirs)
-    return _with_texts_first(_without_calls(ours, dropped)) == _with_texts_first(theirs)
+
+def drops_open_calls(before: Sequence[str], after: Sequence[str]) -> bool:
+    """Whether a history is an earlier one without some of its calls that have no result, and nothing else changed."""
+    dropped = _open_calls(before) - _open_calls(after)
+    return bool(dropped) and _without_calls(before, dropped) == list(after)
+
+
+def _is_filled_in(lines: Sequence[str], at: int) -> bool:
+    if lines[at] == ORPHANED:
+        return at == 0
+    return lines[at] == NO_RESPONSE and at > 0 and not _is_answer(lines[at - 1])
 
 
 def _open_calls(lines: Sequence[str]) -> set[str]:
@@ -98,9 +109,9 @@ def _without_calls(lines: Sequence[str], calls: set[str]) -> list[str]:
 
 
 def _with_texts_first(lines: Sequence[str]) -> list[str]:
-    """Lines without fillers; in each answer, the texts come before the calls."""
+    """Lines with the texts of each answer before its calls."""
     found: list[str] = []
-    for is_answer, group in groupby((line for line in lines if line not in FILLED_IN), _is_answer):
+    for is_answer, group in groupby(lines, _is_answer):
         found += sorted(group, key=lambda line: is_answer and line.startswith("assistant calls "))
     return found
 

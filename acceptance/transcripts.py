@@ -64,7 +64,7 @@ class _Simulation:
         self._is_old = rng.random() < 0.25
         """Whether progress lines are part of the chain, as in clients up to 2.1.8x."""
         self._is_subagent = False
-        """Whether a sub-agent writes: it never pins its lines, and the client fails on such a pin."""
+        """Whether a sub-agent writes."""
 
     def run(self) -> list[Fields]:
         self._turn()
@@ -77,6 +77,7 @@ class _Simulation:
             (self._new_root, 2),
             (self._lose_parent, 3),
             (self._repeat_line, 2),
+            (self._close_cycle, 2),
         ]
         chosen = self.rng.choices(
             [event for event, _ in events], [weight for _, weight in events], k=self.rng.randint(1, 7)
@@ -279,16 +280,25 @@ class _Simulation:
         line = dict(self.rng.choice(chain))
         if self.rng.random() < 0.5:
             line["timestamp"] = self._next_time()
-        if self.rng.random() < 0.3 and line["uuid"] not in self._path():  # a cycle is damage of another kind
+        if self.rng.random() < 0.3:
             line["parentUuid"] = self.head
         self.lines.append(line)
+
+    def _close_cycle(self) -> None:
+        """Write a line of the path once more, with a line after it, or the line itself, as its parent."""
+        path = [id for id in self._path() if not id.startswith("X")]
+        above = self.rng.randrange(len(path))
+        line = next(line for line in reversed(self.lines) if line.get("uuid") == path[above])
+        self.lines.append({**line, "parentUuid": self.rng.choice(path[above:])})
+        if self.rng.random() < 0.7:
+            self._turn()
 
     # Lines
 
     def _write(self, id: str, payload: Fields) -> str:
         """Write a chain line below the head, and make it the head."""
         fields = {"parentUuid": self.head, **payload, "uuid": id, "timestamp": self._next_time()}
-        pins = self._pins == "line" and not self._is_subagent
+        pins = self._pins == "line"
         if pins and self.rng.random() < 0.15:
             # Metadata lines are not in causal order: a pin can precede the line it names.
             self.lines.append({"type": "last-prompt", "leafUuid": id})

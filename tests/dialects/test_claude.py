@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from sessiontree.core.messages import Assistant, Message, Text, Thinking, ToolCall, ToolResult, User, message_text
+from sessiontree.core.messages import (
+    Assistant,
+    Message,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    User,
+    message_text,
+    tool_calls,
+)
 from sessiontree.dialects.contract import ReadOptions
 from sessiontree.providers import render
 from sessiontree.session.open import open_store
@@ -206,13 +216,13 @@ def test_a_cycle_is_walked_only_once() -> None:
 
 
 def test_a_cycle_is_bridged_by_time_like_a_missing_parent() -> None:
-    assert path_of(user("x", None, 0), user("a", "b", 5000), assistant("b", "a", 5000)) == ["x", "a", "b"]
+    assert path_of(user("x", None, 0), user("a", "b", 5000), assistant("b", "a", 5000)) == ["x", "b", "a"]
 
 
 def test_a_recovered_reading_continues_before_a_cycle() -> None:
     lines = [user("x", None, 0), user("a", "b", 5001), assistant("b", "a", 5001)]
-    assert path_of(*lines) == ["a", "b"]
-    assert path_of(*lines, read_options=RECOVERED) == ["x", "a", "b"]
+    assert path_of(*lines) == ["b", "a"]
+    assert path_of(*lines, read_options=RECOVERED) == ["x", "b", "a"]
 
 
 def test_a_line_that_is_its_own_parent_is_a_root() -> None:
@@ -376,10 +386,22 @@ def test_of_two_results_for_one_call_the_first_is_kept() -> None:
     assert path_of(*lines) == ["a", "s1", "s2", "s3", "r3", "r1", "r2", "b"]
 
 
-def test_a_shard_off_the_path_without_a_result_is_dropped_once_a_prompt_follows() -> None:
+def test_a_call_without_a_result_is_on_the_path_but_not_sent_once_the_turn_ends() -> None:
     lines = [each for each in parallel() if each["uuid"] != "r3"]
     assert path_of(*lines) == ["a", "s1", "s2", "s3", "r1", "r2", "b"]
-    assert path_of(*lines, user("c", "b")) == ["a", "s1", "s2", "r1", "r2", "b", "c"]
+    assert calls_sent(*lines[:-1]) == ["1", "2", "3"]
+    assert calls_sent(*lines) == ["1", "2"]
+    assert calls_sent(*lines, read_options=ReadOptions(recovered=True)) == ["1", "2", "3"]
+
+
+def calls_sent(*lines: dict[str, Any], read_options: ReadOptions | None = None) -> list[str]:
+    messages = messages_of(*lines, read_options=read_options)
+    return [call.id for message in messages for call in tool_calls(message)]
+
+
+def test_a_pin_on_a_line_of_a_sub_agent_has_no_effect() -> None:
+    lines = [user("a", None), assistant("b", "a"), {**user("x", None), "isSidechain": True}]
+    assert path_of(*lines, {"type": "last-prompt", "leafUuid": "x"}) == ["a", "b"]
 
 
 def test_calls_that_were_running_when_the_client_was_killed_stay() -> None:

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sessiontree.branches.merge import MERGE_HEADING
+from sessiontree.compaction.prompts import BRANCH_HEADING
 from sessiontree.core.entries import Config, ForkOrigin
 from sessiontree.core.jsonio import render_json
 from sessiontree.core.messages import Assistant, Message, Text, ToolResult, User, blocks_of, message_text, tool_calls
@@ -19,7 +21,7 @@ from sessiontree.dialects.canonical import CanonicalEntry, LossNote, SessionMeta
 from sessiontree.dialects.claude import CLAUDE
 from sessiontree.dialects.claude.locations import generate_uuid, session_uuid
 from sessiontree.dialects.claude.messages import NO_CONTENT
-from sessiontree.dialects.contract import AS_CLIENT
+from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
 from sessiontree.repair.findings import examine
 from sessiontree.session.journal import Journal
 from sessiontree.session.open import open_store
@@ -82,10 +84,10 @@ class Transcript:
     def decode(self, leaf: str | None = None) -> list[CanonicalEntry]:
         return decode(self.journal, leaf)
 
-    def messages(self, leaf: str | None = None) -> tuple[Message, ...]:
+    def messages(self, leaf: str | None = None, read_options: ReadOptions = AS_CLIENT) -> tuple[Message, ...]:
         journal = self.journal
-        node = CLAUDE.find_leaf(journal, AS_CLIENT) if leaf is None else journal.tree.node_of[leaf]
-        return CLAUDE.build_context(journal, node, AS_CLIENT).messages
+        node = CLAUDE.find_leaf(journal, read_options) if leaf is None else journal.tree.node_of[leaf]
+        return CLAUDE.build_context(journal, node, read_options).messages
 
     def texts(self) -> list[str]:
         return [message_text(message) for message in self.messages()]
@@ -255,7 +257,7 @@ def test_results_and_the_next_turn_follow_each_other_and_name_their_calls() -> N
     ]
 
 
-def test_a_call_without_a_result_stays_on_the_path() -> None:
+def test_a_call_without_a_result_stays_on_the_path_and_is_not_sent() -> None:
     entries = [
         user("u1"),
         assistant("a1", call("c1"), call("c2"), call("c3")),
@@ -264,8 +266,12 @@ def test_a_call_without_a_result_stays_on_the_path() -> None:
         assistant("a2", text("ok")),
     ]
     transcript = check_round_trip(*entries)
-    calls = [call.id for message in transcript.messages() for call in tool_calls(message)]
-    assert calls == ["c1", "c2", "c3"]
+    assert calls_in(transcript.messages()) == ["c1"]
+    assert calls_in(transcript.messages(read_options=ReadOptions(recovered=True))) == ["c1", "c2", "c3"]
+
+
+def calls_in(messages: Sequence[Message]) -> list[str]:
+    return [call.id for message in messages for call in tool_calls(message)]
 
 
 def test_a_result_after_a_user_message_does_not_hide_that_message() -> None:
@@ -318,7 +324,7 @@ def test_calls_of_one_response_with_the_same_id_are_answered_in_their_order() ->
         user("u2"),
     ]
     transcript = check_round_trip(*entries)
-    assert [call.id for message in transcript.messages() for call in tool_calls(message)] == ["c", "x", "c_2"]
+    assert calls_in(transcript.messages(read_options=ReadOptions(recovered=True))) == ["c", "x", "c_2"]
     transcript = check_round_trip(*entries[:4], result("r3", "c", text("three")), user("u2"))
     assistant_contents = [message.tool_call_id for message in transcript.messages() if isinstance(message, ToolResult)]
     assert assistant_contents == ["c", "x", "c_2"]
@@ -659,6 +665,19 @@ def test_a_reset_at_the_end_is_a_boundary_below_the_last_message_because_the_cli
     (boundary,) = [line for line in transcript.chain if line.get("subtype") == "compact_boundary"]
     assert boundary["parentUuid"] == transcript.ids["a1"]
     assert transcript.messages() == []
+
+
+@pytest.mark.parametrize(
+    "summary",
+    [
+        f"{BRANCH_HEADING}\n\n## Done",
+        f"{MERGE_HEADING}\n\n## Done",
+        "The user explored a different conversation branch before returning here.\nSummary of that exploration:",
+    ],
+)
+def test_a_branch_summary_that_introduces_itself_gets_no_second_introduction(summary: str) -> None:
+    transcript = check_round_trip(user("u1"), entry("branch_summary", "s1", fromId="u0", summary=summary))
+    assert transcript.texts() == ["hello", summary]
 
 
 @pytest.mark.parametrize("summary", ["", None])

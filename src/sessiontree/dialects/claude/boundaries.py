@@ -11,8 +11,9 @@ and an anchor. As measured with client 2.1.325:
   preserved, and if no other boundary follows, nothing is hidden. If only the anchor is missing, the preserved lines
   are a conversation of their own, which the lines that name the anchor as their parent continue.
 * As soon as a boundary preserves lines, all other lines before the last boundary of the file do not exist for the
-  client. Later lines that name one of them as their parent follow the last preserved line. In a file of 5 MiB or more
-  the client reads nothing before the last boundary at all, except for preserved lines.
+  client. Later user and assistant lines that name one of them as their parent follow the last preserved line; others
+  have a missing parent. In a file of 5 MiB or more the client reads nothing before the last boundary at all, except for
+  preserved lines.
 * A boundary that no user or assistant line follows, without preserved lines, compacts nothing: the full history is
   sent.
 """
@@ -102,7 +103,8 @@ def _hide_earlier(chain: Chain, last: int, preserved: list[int], anchor: object 
     for node in range(start, len(parents)):
         parent = parents[node]
         if parent is not None and (parent < start or parent in copies) and parent not in visible:
-            links.setdefault(node, fallback)
+            # Only for user and assistant lines: the missing parent of others is bridged by time, as elsewhere.
+            links.setdefault(node, fallback if chain.facts(node).is_turn else None)
     links.pop(last, None)
     return LoadedLines(start, visible, links, copies)
 

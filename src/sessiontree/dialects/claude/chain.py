@@ -140,13 +140,14 @@ class Chain:
         return self._first_places
 
     def children(self, node: int) -> list[int]:
+        """Return the lines that name a line as their parent, even where the tree cut a cycle."""
         # `list.count` and `list.index` run in C: much faster than a loop over the many lines of a large file.
         found: list[int] = []
         at = -1
         for _ in range(self.parents.count(node)):
             at = self.parents.index(node, at + 1)
             found.append(at)
-        return found
+        return found + [child for child, parent in self._cut_parents().items() if parent == node]
 
     def facts(self, node: int) -> Facts:
         if node not in self._facts:
@@ -259,6 +260,9 @@ def walk(chain: Chain, leaf: int, links: Mapping[int, int | None], bridge: Bridg
             parent = links[node]
         else:
             parent = None if kind == "compaction" else parents[node] or chain.recorded_parent(node)
+            if parent is not None and parent > node and types[parent] == "progress":
+                # The client bridges progress lines while it reads: one that is repeated later counts as it was then.
+                parent = min(parent, chain.position(parent))
         if (parent is None or seen[parent]) and kind != "compaction":
             parent = bridge(path[-1] if path else node, node, walked)
         node = parent

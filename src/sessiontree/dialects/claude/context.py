@@ -1,13 +1,14 @@
 """The context of a path: its messages, decoded on first access, and the state at its end.
 
 A plan lists the messages of a path in order, and the lines of each. Line summaries suffice for that, so bodies are read
-only for lines without a summary. The plan also joins the shards of a response into one message. Calls without results
-stay unchanged: `providers` completes them.
+only for lines without a summary. The plan also joins the shards of a response into one message. Of calls without
+results, the client sends those of an interrupted turn (see `open_calls`); `providers` completes them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
 
 from msgspec import Struct
 
@@ -23,6 +24,7 @@ from sessiontree.dialects.claude.messages import (
     prepare_message,
     without_usage,
 )
+from sessiontree.dialects.claude.open_calls import find_unsent_lines
 from sessiontree.dialects.claude.path import Path
 from sessiontree.dialects.claude.records import SYNTHETIC, object_in, string_in
 from sessiontree.dialects.contract import IndexedLines, ReadOptions
@@ -119,12 +121,15 @@ class _Plan(Struct):
 
 
 def _plan_messages(chain: Chain, path: Path, read_options: ReadOptions) -> _Plan:
-    draft = _Draft(chain, path)
+    draft = _Draft(chain, path, frozenset())
+    if not read_options.recovered and (open_calls := draft.plan.tools.keys() - draft.answered):
+        left_out = find_unsent_lines(chain, path.nodes, open_calls)
+        draft = _Draft(chain, path, left_out) if left_out else draft
     plan = draft.plan
     blank = _find_blank(chain, plan, draft.maybe_blank)
     # The client does not send a result without its call, and sends `(no content)` where nothing else is left between
     # two answers.
-    strays = {at for at, call in draft.results.items() if call not in plan.tools and not read_options.recovered}
+    strays = set() if read_options.recovered else draft.strays
     if not blank and not strays:
         return plan
     final = _Plan(plan.tools, plan.preserved)
@@ -164,19 +169,26 @@ def _find_blank(chain: Chain, plan: _Plan, maybe_blank: Collection[int]) -> set[
 class _Draft:
     """A plan under construction; some of its messages may turn out to be blank."""
 
-    def __init__(self, chain: Chain, path: Path) -> None:
+    def __init__(self, chain: Chain, path: Path, left_out: Collection[int]) -> None:
         self.plan = _Plan({}, path.preserved)
-        self.results: dict[int, str] = {}
-        """The positions of tool results, and the calls that they answer."""
+        self.answered: set[str] = set()
+        """The calls with a result anywhere on the path."""
+        self.strays: set[int] = set()
+        """The positions of results whose call is not in the answer before them."""
         self.maybe_blank: set[int] = set()
         self._nodes = self.plan.nodes
         self._response = ""
         """The response that the next shard may belong to: only results came after it."""
         self._response_at = -1
+        self._calls: set[str] = set()
+        """The calls of the answer that the next result may belong to."""
+        self._is_answer = False
+        """Whether the last message is from the assistant."""
         summaries, types, tools = chain.summaries, chain.types, self.plan.tools
-        unknown = [node for node in path.nodes if summaries[node] is None and types[node] in SENT_TYPES]
+        nodes = [node for node in path.nodes if node not in left_out] if left_out else path.nodes
+        unknown = [node for node in nodes if summaries[node] is None and types[node] in SENT_TYPES]
         entries = dict(zip(unknown, chain.entries(unknown), strict=True))
-        for node in path.nodes:  # a hot loop: it runs many thousands of times for a long session
+        for node in nodes:  # a hot loop: it runs many thousands of times for a long session
             summary = summaries[node]
             if summary is None:
                 if node in entries:
@@ -185,6 +197,7 @@ class _Draft:
                 self._add_shard(node, summary.response, False)
                 for call, tool in zip(summary.calls, summary.tools, strict=True):
                     tools[call] = tool
+                    self._calls.add(call)
             elif summary.results:
                 for index, call in enumerate(summary.results):
                     self._add_result(node, index, call)
@@ -198,23 +211,32 @@ class _Draft:
                     self._add_result(node, index, message.tool_call_id)
                 case Assistant():
                     self._add_shard(node, message.response_id or "", is_blank(message.content))
-                    self.plan.tools.update((call.id, call.name) for call in tool_calls(message))
+                    for call in tool_calls(message):
+                        self.plan.tools[call.id] = call.name
+                        self._calls.add(call.id)
                 case _:
                     self._add_prompt(node, index)
 
     def _add_result(self, node: int, index: int, call: str) -> None:
         at = len(self._nodes)
         self._nodes.append(node)
-        self.results[at] = call
+        self._is_answer = False
+        self.answered.add(call)
+        if call not in self._calls:
+            self.strays.add(at)
         if index:
             self.plan.indexes[at] = index
 
     def _add_shard(self, node: int, response: str, may_be_blank: bool) -> None:
         if response and response == self._response:
+            self._is_answer = True
             self.plan.shards.setdefault(self._response_at, []).append(node)
             if not may_be_blank:
                 self.maybe_blank.discard(self._response_at)
             return
+        if not self._is_answer:
+            self._calls = set()
+        self._is_answer = True
         self._response, self._response_at = response, len(self._nodes)
         if may_be_blank:
             self.maybe_blank.add(self._response_at)
@@ -222,6 +244,7 @@ class _Draft:
 
     def _add_prompt(self, node: int, index: int) -> None:
         self._response = ""
+        self._is_answer = False
         if index:
             self.plan.indexes[len(self._nodes)] = index
         self._nodes.append(node)
@@ -263,9 +286,10 @@ def _read_joined(lines: IndexedLines, ids: Sequence[str], plan: _Plan, positions
 
 def _message_sizes(lines: IndexedLines, plan: _Plan, positions: range) -> list[int]:
     found = lines.sizes(plan.nodes[positions.start : positions.stop])
-    for at in positions:
-        if at in plan.shards:
-            found[at - positions.start] += sum(lines.sizes(plan.shards[at]))
+    shards = [(at - positions.start, plan.shards[at]) for at in positions if at in plan.shards]
+    sizes = iter(lines.sizes([node for _, nodes in shards for node in nodes]))  # one call: each has a cost of its own
+    for at, nodes in shards:
+        found[at] += sum(islice(sizes, len(nodes)))
     return found
 
 

@@ -218,7 +218,17 @@ def _summary_text(summary: str) -> str:
     return f"The earlier part of this conversation was compacted. This summary replaces it:\n\n{summary}"
 
 
+_BRANCH_OPENINGS = (
+    "Another way was tried from here and left.",
+    "Another branch of this conversation",
+    "The user explored a different conversation branch",
+)
+"""The first words of summaries that introduce themselves: our own, those of merges, and Pi's."""
+
+
 def _branch_summary_text(summary: str) -> str:
+    if summary.startswith(_BRANCH_OPENINGS):
+        return summary
     return (
         f"Another branch of this conversation was followed for a while and then left. This happened on it:\n\n{summary}"
     )

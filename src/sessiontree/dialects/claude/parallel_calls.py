@@ -8,13 +8,14 @@ The client (about 2.1.8x and newer) restores them by id, wherever they are in th
 lines with the `message.id` of a response on the path are its shards. The results of their calls are the children of
 these shards, and for a call without one, any line with its id. They are together at the first shard on the path: that
 one, the other shards in file order, then the results in file order (its SDK sorts by time). Of two results for one call
-the first is kept. A shard off the path whose call has no result is dropped once a prompt follows: until then the call
-may still be running. Without a `message.id` the client finds none of them; `ReadOptions.recovered` does.
+the first is kept. Results on the path stay there: one that does not follow its response is not sent. Without a
+`message.id` the client finds none of them; `ReadOptions.recovered` does. `open_calls` has the rule for calls without a
+result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -28,17 +29,13 @@ _Key: TypeAlias = str | int
 
 
 class _Response(Struct):
-    """The lines of one response."""
+    """The lines of one response that has some of them off the path, or another turn between its shards."""
 
     first: int
     """Its first shard on the path."""
     shards: list[int]
     """Its other shards."""
     results: list[int]
-    last_position: int
-    """The position of its last shard on the path."""
-    is_scattered: bool = False
-    """Whether some of its lines are off the path, or another turn is between its shards."""
 
 
 def insert_parallel_lines(
@@ -55,13 +52,10 @@ def insert_parallel_lines(
         for node, kind in enumerate(chain.types)
         if kind == "message" and not is_on_path[node] and (eligible is None or node in eligible)
     ]
-    if not off_path and not _has_scattered_response(chain, path):
-        return list(path)
-    search = _ParallelLines(chain, path, recovered)
-    search.add_off_path(off_path)
+    search = _ParallelLines(chain, path, off_path, recovered)
     groups: dict[int, list[int]] = {}
     moved: set[int] = set()
-    for response in search.scattered():
+    for response in search.find_responses():
         groups[response.first] = group = search.group(response, on_path)
         moved.update(group)
     if not groups:
@@ -75,101 +69,107 @@ def insert_parallel_lines(
     return joined
 
 
-def _has_scattered_response(chain: Chain, path: Sequence[int]) -> bool:
-    """Whether another turn is between two shards of a response. Fast, because nearly always there is none."""
-    seen: set[str] = set()
-    current = ""
-    for node in path:
-        summary = chain.summaries[node]
-        if summary is None:
-            if chain.types[node] != "message":
-                continue
-            summary = chain.summary(node)
-        if summary.is_assistant:
-            if summary.response != current:
-                if summary.response in seen:
-                    return True
-                current = summary.response
-                if current:
-                    seen.add(current)
-        elif summary.is_message and not summary.results:
-            current = ""
-    return False
-
-
 class _ParallelLines:
-    """Collects the lines of the responses on one path, on the path and off it."""
+    """Collects the lines of the responses on one path that are not together on it.
 
-    def __init__(self, chain: Chain, path: Sequence[int], recovered: bool) -> None:
-        self.responses: dict[_Key, _Response] = {}
+    Nearly all responses of a long path are, so everything but the first pass is limited to the others.
+    """
+
+    def __init__(self, chain: Chain, path: Sequence[int], off_path: Sequence[int], recovered: bool) -> None:
         self._chain = chain
+        self._path = path
         self._recovered = recovered
-        self._by_call: dict[str, _Response] = {}
-        self._prompts: list[tuple[int, int]] = []
-        """The position and node of each prompt on the path."""
-        self._last_turn: _Response | None = None
-        """The response that the next shard on the path may continue."""
-        results: list[int] = []
-        for at, node, summary in self._summaries(path):
-            if summary.is_assistant:
-                self._add_shard(at, node, summary)
-            elif summary.results:
-                results.append(node)
-            elif summary.is_prompt:
-                self._prompts.append((at, node))
-                self._last_turn = None
-        self._results_on_path = results
-
-    def _summaries(self, nodes: Sequence[int]) -> Iterator[tuple[int, int, LineSummary]]:
-        """Iterate over messages: position, node and summary of each."""
-        types, summaries = self._chain.types, self._chain.summaries
-        self._chain.load_summaries(node for node in nodes if types[node] == "message")
-        for at, node in enumerate(nodes):
-            if types[node] == "message":
-                yield at, node, summaries[node] or self._chain.summary(node)
-
-    def _add_shard(self, at: int, node: int, summary: LineSummary) -> None:
-        if not summary.response and not self._recovered:
-            self._last_turn = None
-            return
-        key: _Key = summary.response or node
-        response = self.responses.get(key)
-        if response is None:
-            self.responses[key] = response = _Response(node, [], [], at)
-        else:
-            response.shards.append(node)
-            response.last_position = at
-            response.is_scattered = response.is_scattered or response is not self._last_turn
-        self._last_turn = response
-        self._add_calls(response, summary)
-
-    def _add_calls(self, response: _Response, summary: LineSummary) -> None:
-        for call in summary.calls:
-            self._by_call.setdefault(call, response)
-
-    def add_off_path(self, nodes: Sequence[int]) -> None:
-        """Add all lines off the path that belong to a response on it."""
-        results: list[tuple[int, LineSummary]] = []
-        for _, node, summary in self._summaries(nodes):
+        self._shards_off_path: list[tuple[int, _Key, LineSummary]] = []
+        self._results_off_path: list[tuple[int, LineSummary]] = []
+        for node, summary in self._summaries(off_path):
             if summary.results:
-                results.append((node, summary))
-            elif summary.is_assistant:
-                response = self.responses.get(self._key_off_path(node, summary))
-                if response is not None and self._chain.is_in_tree(node):
-                    response.shards.append(node)
-                    response.is_scattered = True
-                    self._add_calls(response, summary)
-                    if not summary.response:
-                        self.responses[node] = response
-        for node, summary in results:
-            response = self._response_of_result(summary)
+                self._results_off_path.append((node, summary))
+            elif summary.is_assistant and (key := self._key_off_path(node, summary)) != "" and chain.is_in_tree(node):
+                self._shards_off_path.append((node, key, summary))
+
+    def find_responses(self) -> list[_Response]:
+        """Return the responses whose lines have to be put together, in the order of the path."""
+        keys = self._find_keys()
+        if not keys:
+            return []
+        responses: dict[_Key, _Response] = {}
+        owners: dict[str, _Response | None] = {}
+        assistants = [(node, summary) for node, summary in self._summaries(self._path) if summary.is_assistant]
+        calls = {call for node, summary in assistants if self._key(node, summary) in keys for call in summary.calls}
+        for node, summary in assistants:
+            key = self._key(node, summary)
+            response = responses.get(key)
+            if response is not None:
+                response.shards.append(node)
+            elif key in keys:
+                responses[key] = response = _Response(node, [], [])
+            # Branches can have calls with the same id: the first one on the path counts.
+            for call in summary.calls:
+                if call in calls:
+                    owners.setdefault(call, response)
+        for node, key, summary in self._shards_off_path:
+            response = responses.get(key)
+            if response is not None:
+                response.shards.append(node)
+                for call in summary.calls:
+                    owners.setdefault(call, response)
+                if not summary.response:
+                    responses[node] = response
+        self._add_results(responses, owners)
+        return list({response.first: response for response in responses.values()}.values())
+
+    def _find_keys(self) -> set[_Key]:
+        """Return the responses on the path with lines off it, or with another turn between their shards."""
+        chain, summaries, types = self._chain, self._chain.summaries, self._chain.types
+        shards = {key for _, key, _ in self._shards_off_path}
+        answered = {
+            call for node, summary in self._results_off_path if chain.is_in_tree(node) for call in summary.results
+        }
+        found: set[_Key] = set()
+        seen: set[_Key] = set()
+        current: _Key = ""
+        for node in self._path:  # a hot loop: it runs many thousands of times for a long session
+            summary = summaries[node]
+            if summary is None:
+                if types[node] != "message":
+                    continue
+                summary = chain.summary(node)
+            if summary.is_assistant:
+                key = summary.response or self._key(node, summary)
+                if key != current:
+                    if key in seen or key in shards:
+                        found.add(key)
+                    current = key
+                    seen.add(key)
+                if answered and summary.calls and not answered.isdisjoint(summary.calls):
+                    found.add(key)
+            elif summary.is_message and not summary.results:
+                current = ""
+        found.discard("")
+        return found
+
+    def _add_results(self, responses: dict[_Key, _Response], owners: dict[str, _Response | None]) -> None:
+        for node, summary in self._results_off_path:
+            response = _owner_of_result(owners, summary)
             if response is not None and self._chain.is_in_tree(node):
                 response.results.append(node)
-                response.is_scattered = True
-        for node in self._results_on_path:
-            response = self._response_of_result(self._chain.summary(node))
-            if response is not None:
-                response.results.append(node)
+        last_answer: _Response | None = None
+        for node, summary in self._summaries(self._path):
+            if summary.is_assistant:
+                last_answer = responses.get(self._key(node, summary))
+            elif summary.results and last_answer is not None and _owner_of_result(owners, summary) is last_answer:
+                last_answer.results.append(node)
+
+    def _summaries(self, nodes: Iterable[int]) -> Iterator[tuple[int, LineSummary]]:
+        """Iterate over messages: node and summary of each."""
+        types, summaries = self._chain.types, self._chain.summaries
+        messages = [node for node in nodes if types[node] == "message"]
+        self._chain.load_summaries(messages)
+        for node in messages:
+            yield node, summaries[node] or self._chain.summary(node)
+
+    def _key(self, node: int, summary: LineSummary) -> _Key:
+        return summary.response or (node if self._recovered else "")
 
     def _key_off_path(self, node: int, summary: LineSummary) -> _Key:
         if summary.response or not self._recovered:
@@ -179,12 +179,6 @@ class _ParallelLines:
 
     def _is_progress(self, node: int) -> bool:
         return self._chain.types[node] == "progress"
-
-    def _response_of_result(self, summary: LineSummary) -> _Response | None:
-        return next((self._by_call[call] for call in summary.results if call in self._by_call), None)
-
-    def scattered(self) -> list[_Response]:
-        return [response for response in self.responses.values() if response.is_scattered]
 
     def group(self, response: _Response, on_path: NodeSet) -> list[int]:
         """Return the lines of a response in the client's order."""
@@ -200,20 +194,13 @@ class _ParallelLines:
                 results.append(node)
             answered.update(calls)
         results = chain.in_order(results)
-        # The client drops a shard off the path whose call was never answered, unless the call may still be running.
-        is_open = not self._is_followed_by_prompt(response)
-        shards = [
-            node
-            for node in chain.in_order(response.shards)
-            if node in on_path or is_open or answered.issuperset(chain.summary(node).calls)
-        ]
-        return [response.first, *shards, *results]
+        return [response.first, *chain.in_order(response.shards), *results]
 
     def _is_child(self, node: int, response: _Response) -> bool:
         above = self._chain.iter_ancestors(self._chain.parents[node])
         parent = next((at for at in above if not self._is_progress(at)), -1)
         return parent == response.first or parent in response.shards
 
-    def _is_followed_by_prompt(self, response: _Response) -> bool:
-        # The output of a local command is sent like a prompt, but the calls before it may still be running.
-        return any(at > response.last_position and self._chain.facts(node).is_turn for at, node in self._prompts[::-1])
+
+def _owner_of_result(owners: dict[str, _Response | None], summary: LineSummary) -> _Response | None:
+    return next((owners[call] for call in summary.results if call in owners), None)

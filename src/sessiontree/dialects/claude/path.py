@@ -8,8 +8,8 @@ The rules are those of client 2.1.150 and newer, as measured:
   lines it is the only line without children, if there is only one.
 * The last `last-prompt` line after the last boundary is a pin. If the candidate descends from the pinned line over
   recorded parents, or shares a response with it, the candidate is the leaf; otherwise the pinned line is. After an
-  explicit pin only lines written later count as descendants. A pin that names a boundary, or a line that does not
-  exist, has no effect.
+  explicit pin only lines written later count as descendants; it stays explicit if the next pins name the same line. A
+  pin that names a boundary, or a line that does not exist, has no effect.
   If there are preserved lines, a pin on a line with children has none either, except for an explicit one at the end.
 * Clients up to 2.1.87 took the leaf with the newest timestamp and ignored pins (`ReadOptions.as_of`).
 """
@@ -29,7 +29,7 @@ from sessiontree.dialects.claude.boundaries import (
 )
 from sessiontree.dialects.claude.chain import Chain, walk
 from sessiontree.dialects.claude.parallel_calls import insert_parallel_lines
-from sessiontree.dialects.claude.records import object_in
+from sessiontree.dialects.claude.records import object_in, string_in
 from sessiontree.dialects.claude.reparent import client_bridge, find_reparentings, recovery_bridge
 from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
 
@@ -151,9 +151,14 @@ def find_leaf(chain: Chain, read_options: ReadOptions) -> int | None:
 
 def is_pinned_elsewhere(chain: Chain, id: str | None) -> bool:
     """Whether the last pin would keep the current leaf when a child of this line is appended."""
-    _, pinned, _ = _find_pin(chain, find_loaded_lines(chain))
+    _, leaf, _ = _find_pin_line(chain)
+    pinned = chain.find_link(leaf)
+    if pinned is None:
+        return False
+    if chain.is_link(pinned) and not chain.can_be_leaf(pinned):
+        return True  # only a later pin lets the client read the file
     start = None if id is None else chain.find_link(id)
-    return pinned is not None and pinned not in chain.iter_ancestors(start)
+    return _can_be_pinned(chain, find_loaded_lines(chain), pinned) and pinned not in chain.iter_ancestors(start)
 
 
 def _find_last_line(chain: Chain, loaded: LoadedLines) -> int | None:
@@ -212,14 +217,14 @@ def _find_loaded_leaves(chain: Chain, loaded: LoadedLines) -> list[int]:
 
 def _loaded_parents(chain: Chain, loaded: LoadedLines) -> set[int]:
     """Return the loaded lines that have children. Progress lines count as their nearest ancestor of another type."""
-    links, parents, types = loaded.links, chain.parents, chain.types
+    links, types = loaded.links, chain.types
     found: set[int] = set()
     for node in [*loaded.preserved, *range(loaded.start, len(chain))]:
         if types[node] == "progress":
             continue
-        parent = links.get(node, parents[node])
+        parent = links[node] if node in links else chain.recorded_parent(node)
         while parent is not None and types[parent] == "progress":
-            parent = links.get(parent, parents[parent])
+            parent = links.get(parent, chain.parents[parent])
         if parent is not None:
             found.add(parent)
     return found
@@ -227,20 +232,37 @@ def _loaded_parents(chain: Chain, loaded: LoadedLines) -> set[int]:
 
 def _find_pin(chain: Chain, loaded: LoadedLines) -> tuple[int, int | None, bool]:
     """Return the last pin: its own line, the line that it names if that exists, and whether it is explicit."""
+    pin, leaf, is_explicit = _find_pin_line(chain)
+    pinned = chain.find_link(leaf)
+    if pinned is not None and not _can_be_pinned(chain, loaded, pinned):
+        pinned = None
+    return pin, pinned, is_explicit
+
+
+def _find_pin_line(chain: Chain) -> tuple[int, str | None, bool]:
+    """Return the last pin: its line, the uuid that it names, and whether it is explicit."""
+    found, leaf = -1, None
     for node in range(len(chain) - 1, -1, -1):
         if chain.types[node] == "compaction":
             break  # a pin from before the last boundary is ignored: it names a line of the compacted conversation
         if chain.types[node] == "last-prompt":
             (pin,) = chain.lines.fields([node])
-            pinned = chain.find_link(pin.get("leafUuid"))
-            if pinned is not None and not _can_be_pinned(chain, loaded, pinned):
-                pinned = None
-            return node, pinned, pin.get("explicit") is True
-    return -1, None, False
+            named = string_in(pin, "leafUuid")
+            if named is None and pin.get("explicit") is not True:
+                continue
+            if leaf is not None and named != leaf:
+                break
+            if found < 0:
+                found, leaf = node, named
+            if pin.get("explicit") is True:  # it stays explicit where the client repeats it
+                return node, leaf, True
+    return found, leaf, False
 
 
 def _can_be_pinned(chain: Chain, loaded: LoadedLines, node: int) -> bool:
-    return node in loaded and chain.types[node] != "compaction" and _has_turn(chain, loaded, node)
+    # The client fails on a pin that names a line of a sub-agent; here it has no effect.
+    is_possible = node in loaded and chain.types[node] != "compaction" and chain.can_be_leaf(node)
+    return is_possible and _has_turn(chain, loaded, node)
 
 
 def _is_on_pinned_branch(chain: Chain, loaded: LoadedLines, candidate: int, pinned: int) -> bool:
