@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 from sessiontree.tui.dialogs import MenuDialog, PageDialog, PlanDialog, TextDialog
 from sessiontree.tui.line_list import LineList
@@ -31,6 +32,12 @@ def rows(pilot: Pilot[Any]) -> list[str]:
 
 def row_with(pilot: Pilot[Any], text: str) -> int:
     return next(at for at, row in enumerate(rows(pilot)) if text in row)
+
+
+def cursor_row(pilot: Pilot[Any]) -> str:
+    """The text of the row under the cursor."""
+    line_list = tree_of(pilot).query_one("#tree", LineList)
+    return "" if line_list.cursor is None else line_list.render_line(line_list.cursor - line_list.top).text.rstrip()
 
 
 async def go_to(pilot: Pilot[Any], text: str) -> None:
@@ -203,15 +210,22 @@ def test_a_fork_is_a_new_session(running: Running) -> None:
     walk(running, steps)
 
 
-def test_text_is_found_and_n_goes_on(running: Running) -> None:
+def test_text_is_found_also_in_folded_rows_and_n_goes_on(running: Running) -> None:
     async def steps(pilot: Pilot[Any]) -> None:
-        await pilot.press("slash", *"clock", "enter")
-        tree = tree_of(pilot)
-        first = tree.query_one("#tree", LineList).cursor
-        assert first is not None
-        assert "clock" in tree.source.rows.text(first).lower()
+        await pilot.press("home", "slash", *"read app/session.py")
+        await until(pilot, lambda: "→ Read app/session.py" in cursor_row(pilot))  # it was folded
+        await pilot.press("enter")
+        await until(pilot, lambda: tree_of(pilot).focused is tree_of(pilot).query_one("#tree"))
+        await pilot.press("escape", "end", "slash")
+        tree_of(pilot).query_one("#find", Input).value = "clock"
+        await pilot.press("enter")
+        await until(pilot, lambda: "Two ways out" in cursor_row(pilot))
+        await pilot.press("n")
+        await until(pilot, lambda: "Inject the clock" in cursor_row(pilot))
         await pilot.press("N")
-        assert tree.query_one("#tree", LineList).cursor is not None
+        await until(pilot, lambda: "Two ways out" in cursor_row(pilot))
+        await pilot.press("slash", *"zzz", "enter")
+        await until(pilot, lambda: any("No match" in note.message for note in pilot.app._notifications))
 
     walk(running, steps)
 

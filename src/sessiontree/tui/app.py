@@ -22,6 +22,8 @@ class SessionTreeApp(App[Request | None]):
     def __init__(self, workbench: Workbench, *, everywhere: bool = False) -> None:
         super().__init__()
         self.workbench = workbench
+        self.late_errors: list[str] = []
+        """Errors of actions that ended after the screens had closed."""
         self._is_everywhere = everywhere
 
     def on_mount(self) -> None:

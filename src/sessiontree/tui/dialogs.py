@@ -117,12 +117,21 @@ class MenuDialog(ModalScreen[str | None]):
 class PageDialog(ModalScreen[None]):
     """A text to read: help, findings, a comparison."""
 
-    DEFAULT_CSS = _CSS.format(name="PageDialog")
+    DEFAULT_CSS = (
+        _CSS.format(name="PageDialog") + "PageDialog.wide > Vertical { width: 100%; max-width: 100%; max-height: 95%; }"
+        "PageDialog.wide VerticalScroll { max-height: 85vh; }"
+    )
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark", "close", "Close")]
 
-    def __init__(self, title: str, text: str) -> None:
-        super().__init__()
+    def __init__(self, title: str, text: str, *, is_wide: bool = False) -> None:
+        """A wide page takes the width of the screen, for text drawn with `text_width`."""
+        super().__init__(classes="wide" if is_wide else None)
         self._title, self._text = title, text
+
+    @staticmethod
+    def text_width(screen: int) -> int:
+        """Columns of text on a wide page."""
+        return max(screen - 8, 20)
 
     def compose(self) -> ComposeResult:
         with Vertical():
