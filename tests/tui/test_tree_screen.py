@@ -219,11 +219,11 @@ def test_text_is_found_also_in_folded_rows_and_n_goes_on(running: Running) -> No
         await pilot.press("escape", "end", "slash")
         tree_of(pilot).query_one("#find", Input).value = "clock"
         await pilot.press("enter")
-        await until(pilot, lambda: "Two ways out" in cursor_row(pilot))
+        await until(pilot, lambda: "The test sleeps" in cursor_row(pilot))
         await pilot.press("n")
         await until(pilot, lambda: "Inject the clock" in cursor_row(pilot))
         await pilot.press("N")
-        await until(pilot, lambda: "Two ways out" in cursor_row(pilot))
+        await until(pilot, lambda: "The test sleeps" in cursor_row(pilot))
         await pilot.press("slash", *"zzz", "enter")
         await until(pilot, lambda: any("No match" in note.message for note in pilot.app._notifications))
 

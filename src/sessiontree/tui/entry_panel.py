@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import difflib
-import os
 from collections.abc import Iterator, Sequence
 
-from rich.console import Console, Group, RenderableType
+from rich.console import RenderableType
 from rich.markdown import Markdown
 from rich.text import Text
-from textual import work
-from textual.events import Resize
-from textual.geometry import Size
-from textual.scroll_view import ScrollView
-from textual.strip import Strip
-from textual.worker import get_current_worker
 
 from sessiontree.core.entries import BranchSummary, Compaction, CustomMessage, Entry, MessageEntry, type_of
 from sessiontree.core.messages import (
@@ -31,77 +24,34 @@ from sessiontree.core.messages import (
 )
 from sessiontree.errors import SessionTreeError
 from sessiontree.session.session import Session
+from sessiontree.tui.rendered_panel import RenderedPanel
 from sessiontree.views.text import clean, plural
 from sessiontree.views.tree_rows import call_text
 
 _DELAY = 0.05
 _MAX_ENTRIES = 50
-_MAX_LINES = 4_000
 _MOST = 20_000
 """Characters of one block that are shown; a screen is not the place for more."""
 _OLD = ("old_text", "oldText", "old_string", "oldString")
 _NEW = ("new_text", "newText", "new_string", "newString", "content")
 
 
-class EntryPanel(ScrollView, can_focus=False):
-    """Shows one entry, or the entries of a folded row. It is read and rendered in the background."""
-
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
-        self._wanted: tuple[Session, tuple[int, ...]] | None = None
-        self._lines: list[Strip] = []
+class EntryPanel(RenderedPanel):
+    """Shows one entry, or the entries of a folded row."""
 
     def show(self, session: Session, nodes: Sequence[int]) -> None:
         """Show some entries of a session, after a moment: a user who moves on does not need them."""
-        wanted = self._wanted = (session, tuple(nodes[: _MAX_ENTRIES + 1]))
-        self.set_timer(_DELAY, lambda: self._start(wanted))
+        shown = tuple(nodes[:_MAX_ENTRIES])
+        more = len(nodes) - len(shown)
 
-    def on_resize(self, event: Resize) -> None:  # noqa: ARG002 - the size is the panel's own
-        if self._wanted is not None:
-            self._start(self._wanted)
+        def build() -> list[RenderableType]:
+            try:
+                parts = [part for entry in session.journal.entries(shown) for part in render_entry(entry)]
+            except (SessionTreeError, OSError) as error:
+                parts = [Text(clean(str(error)), "red")]
+            return [*parts, Text(f"⋯ {plural(more, 'more entry', 'more entries')}", "dim")] if more else parts
 
-    def _start(self, wanted: tuple[Session, tuple[int, ...]]) -> None:
-        width = self.scrollable_content_region.width
-        if wanted is self._wanted and self.display and width > 0:
-            self._render_entries(*wanted, width)
-
-    @work(thread=True, exclusive=True, group="entry")
-    def _render_entries(self, session: Session, nodes: tuple[int, ...], width: int) -> None:
-        worker = get_current_worker()
-        try:
-            entries = session.journal.entries(nodes[:_MAX_ENTRIES])
-            parts = [part for entry in entries for part in render_entry(entry)]
-        except (SessionTreeError, OSError) as error:
-            parts = [Text(clean(str(error)), "red")]
-        if len(nodes) > _MAX_ENTRIES:
-            parts.append(Text(f"⋯ more than {plural(_MAX_ENTRIES, 'entry', 'entries')}", "dim"))
-        lines = render_lines(Group(*parts), width)
-        if not worker.is_cancelled:
-            self.app.call_from_thread(self._show_lines, lines, width)
-
-    def _show_lines(self, lines: list[Strip], width: int) -> None:
-        if not self.is_attached:
-            return
-        self._lines = lines
-        self.virtual_size = Size(width, len(lines))
-        self.scroll_to(0, 0, animate=False)
-        self.refresh()
-
-    def render_line(self, y: int) -> Strip:
-        width, at = self.scrollable_content_region.width, y + self.scroll_offset.y
-        if at >= len(self._lines):
-            return Strip.blank(width, self.rich_style)
-        return self._lines[at].adjust_cell_length(width).apply_style(self.rich_style)
-
-
-def render_lines(content: RenderableType, width: int) -> list[Strip]:
-    """Render rich content to lines. May run in any thread."""
-    with open(os.devnull, "w", encoding="utf-8") as nowhere:
-        console = Console(
-            file=nowhere, width=width, force_terminal=True, color_system="truecolor", legacy_windows=False
-        )
-        rendered = console.render_lines(content, console.options, pad=False)
-    return [Strip(line) for line in rendered[:_MAX_LINES]]
+        self.show_content(build, delay=_DELAY)
 
 
 def plain_text(entry: Entry) -> str:

@@ -78,7 +78,7 @@ class SessionsScreen(ActionScreen[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back", show=False),
-        Binding("ctrl+y", "copy", "Copy command"),
+        Binding("ctrl+y", "copy", "Copy"),
         Binding("ctrl+p", "toggle_preview", "Preview", show=False),
         Binding("f1", "help", "Help", show=False),
     ]
@@ -425,8 +425,9 @@ class SessionLineList(LineList):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "choose", "Resume"),
+        Binding("question_mark", "screen.help", "Help", key_display="?"),
         Binding("c", "screen.chat", "Chat"),
-        Binding("o", "screen.other_agent", "Other agent"),
+        Binding("o", "screen.other_agent", "In agent"),
         Binding("t", "screen.tree", "Tree"),
         Binding("r", "screen.rename", "Rename"),
         Binding("number_sign", "screen.tag", "Tags", key_display="#"),
@@ -439,8 +440,7 @@ class SessionLineList(LineList):
         Binding("g", "screen.next_group", "Group", show=False),
         Binding("right", "screen.unfold(True)", "Sub-agents", show=False),
         Binding("left", "screen.unfold(False)", "Hide sub-agents", show=False),
-        Binding("slash", "screen.focus_box", "Find", key_display="/"),
-        Binding("question_mark", "screen.help", "Help", key_display="?"),
+        Binding("slash", "screen.focus_box", "Find", key_display="/", show=False),
     ]
 
 

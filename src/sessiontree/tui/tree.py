@@ -139,6 +139,7 @@ class TreeScreen(ActionScreen[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back"),
+        Binding("question_mark,f1", "help", "Help", key_display="?"),
         Binding("ctrl+u", "filter('user')", "Prompts"),
         Binding("ctrl+o", "next_filter", "View"),
         Binding("slash", "find", "Find", key_display="/"),
@@ -161,7 +162,6 @@ class TreeScreen(ActionScreen[None]):
         Binding("ctrl+p", "toggle_panel", "Entry", show=False),
         Binding("left_square_bracket", "scroll_panel(-1)", "Scroll the entry up", show=False),
         Binding("right_square_bracket", "scroll_panel(1)", "Scroll the entry down", show=False),
-        Binding("question_mark,f1", "help", "Help", key_display="?"),
     ]
 
     def __init__(

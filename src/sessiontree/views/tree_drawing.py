@@ -128,13 +128,14 @@ def draw_tree(
     how: RowFormat | None = None,
     paint: Paint = lambda _rows, _row, part: part.text,
     around: int | None = None,
+    margin: int = AROUND,
 ) -> Iterator[str]:
-    """Draw all rows, or those near one of them, each at most `width` columns wide; an empty one before a second tree.
+    """Draw all rows, or only `margin` of them before and after the row `around`, each at most `width` columns wide.
 
-    Only a few entries are in memory at a time.
+    An empty row separates trees. Only a few entries are in memory at a time.
     """
     how = how or RowFormat.full()
-    start, end = (0, len(rows)) if around is None else (max(around - AROUND, 0), min(around + AROUND + 1, len(rows)))
+    start, end = (0, len(rows)) if around is None else (max(around - margin, 0), min(around + margin + 1, len(rows)))
     if start:
         yield f"⋮ {plural(start, 'row')} before"
     nodes = [node for row in range(start, end) for node in rows.needed(rows[row])]

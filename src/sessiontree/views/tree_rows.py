@@ -29,7 +29,8 @@ from sessiontree.views.graph import beginning, first_shown, gist
 from sessiontree.views.rails import RailRow, find_rails, group_lanes
 from sessiontree.views.text import one_line, plural
 
-TreeFilter: TypeAlias = Literal["default", "no tools", "user", "labeled", "all"]
+TreeFilter: TypeAlias = Literal["default", "no tools", "user", "labeled", "all", "branches"]
+"""`branches` is for overviews: only where branches start, fork, merge and end."""
 FILTERS: tuple[TreeFilter, ...] = ("default", "no tools", "user", "labeled", "all")
 
 _TOOLS = frozenset({"calls", "result"})
@@ -190,6 +191,11 @@ class TreeRows:
                 return [node for node in current if kinds[node] == "prompt"]
             case "labeled":
                 return [node for node in current if ids[node] in self.labels]
+            case "branches":
+                layout = self.layout
+                ends = {*layout.first, *layout.last, *(node for edge in layout.joins for node in edge)}
+                ends |= {layout.fork(lane) for lane in range(len(layout.first))}
+                return [node for node in current if node in ends and types[node] in CONVERSATION_TYPES]
 
     def _find_folds(self) -> dict[int, list[int]]:
         """By the node of a row: the nodes that can be folded into it, itself first.
