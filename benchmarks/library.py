@@ -73,7 +73,7 @@ def list_10000(rounds: int) -> list[Result]:
     ]
 
 
-_FILL = """
+FILL = """
 import sys
 import msgspec
 from sessiontree.library import Library
@@ -105,7 +105,7 @@ def snapshot(rounds: int) -> list[Result]:
     folder, cache = generated(Corpus()), scratch_folder() / "snapshot-cache"
     shutil.rmtree(cache, ignore_errors=True)
     around = {**environment(folder), "SESSIONTREE_CACHE": str(cache)}
-    run_python(_FILL, "10000", environment=around)
+    run_python(FILL, "10000", environment=around)
     runs = [run_python(_SNAPSHOT, environment=around)[0].split() for _ in range(4 * rounds)]
     seconds, found = min(float(run[0]) for run in runs), int(runs[0][1])
     about = f"{found:,} sessions, no session is opened"

@@ -5,6 +5,7 @@ All methods may be called from any thread.
 
 from __future__ import annotations
 
+import functools
 import os
 import shlex
 import threading
@@ -12,9 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sessiontree import plugins
-from sessiontree.app.actions.contract import ActionPlan, Description
-from sessiontree.archive.archive_home import Home
-from sessiontree.conversion.launch import resume_in_place
 from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.dialects.canonical import SessionMeta
 from sessiontree.library.library import Library
@@ -26,6 +24,8 @@ from sessiontree.settings import Settings
 from sessiontree.stores.repositories import home_folder
 
 if TYPE_CHECKING:
+    from sessiontree.app.actions.contract import ActionPlan, Description
+    from sessiontree.archive.archive_home import Home
     from sessiontree.search.results import Hit
 
 
@@ -36,9 +36,15 @@ class Workbench:
         self.library = library
         self.cwd = os.path.abspath(cwd)
         self.settings = settings or Settings()
-        self.home = Home(home_folder(library.home), environment=library.environment)
         self._lock = threading.Lock()
         self._scope: dict[str, bool] = {}
+
+    @functools.cached_property
+    def home(self) -> Home:
+        """Our home folder: archive and tags. It is loaded after the first frame."""
+        from sessiontree.archive.archive_home import Home
+
+        return Home(home_folder(self.library.home), environment=self.library.environment)
 
     # Sessions
 
@@ -109,6 +115,8 @@ class Workbench:
         """The command that resumes a session, for a shell. Opens no file."""
         if self.is_native(summary):
             return f"sessiontree chat --session {shlex.quote(summary.id if summary.is_file else summary.ref)}"
+        from sessiontree.conversion.launch import resume_in_place
+
         meta = SessionMeta(summary.id, "", summary.cwd, origin=summary.ref)
         command = resume_in_place(dialect_named(summary.agent), meta, summary.ref, self.library.environment)
         if command is None or not summary.cwd:
@@ -117,6 +125,7 @@ class Workbench:
 
     def describe_conversion(self, summary: Summary, agent: str) -> Description:
         """What resuming in another agent would write, and what would be lost."""
+        from sessiontree.app.actions.contract import Description
         from sessiontree.app.actions.convert import ConvertPlan
         from sessiontree.conversion.launch import plan_resumption
 

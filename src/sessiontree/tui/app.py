@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import ClassVar
 
 from textual.app import App
@@ -20,6 +21,8 @@ class SessionTreeApp(App[Request | None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+q", "quit", "Quit", show=False)]
 
     def __init__(self, workbench: Workbench, *, everywhere: bool = False) -> None:
+        # Until the first frame, almost everything that is created stays: collecting garbage only delays it.
+        gc.disable()
         super().__init__()
         self.workbench = workbench
         self.late_errors: list[str] = []
@@ -28,6 +31,12 @@ class SessionTreeApp(App[Request | None]):
 
     def on_mount(self) -> None:
         self.push_screen(SessionsScreen(everywhere=self._is_everywhere))
+        self.call_after_refresh(self._collect_garbage)
+
+    @staticmethod
+    def _collect_garbage() -> None:
+        gc.freeze()  # modules and known sessions need not be visited each time
+        gc.enable()
 
     def leave(self, request: Request) -> None:
         """Close the screens and carry a request out in the terminal."""

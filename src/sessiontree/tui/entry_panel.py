@@ -6,7 +6,6 @@ import difflib
 from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
-from rich.markdown import Markdown
 from rich.text import Text
 
 from sessiontree.core.entries import BranchSummary, Compaction, CustomMessage, Entry, MessageEntry, type_of
@@ -117,4 +116,6 @@ def _render_call(call: ToolCall) -> Iterator[RenderableType]:
 
 
 def _markdown(text: str) -> RenderableType:
+    from rich.markdown import Markdown  # not needed for the first frame
+
     return Markdown(clean(text[:_MOST]), hyperlinks=False)

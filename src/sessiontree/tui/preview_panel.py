@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from rich.console import RenderableType
 from rich.text import Text
 
-from sessiontree.app.preview import Preview, preview_session
 from sessiontree.errors import SessionTreeError
 from sessiontree.library.summary import Summary
 from sessiontree.tui.rendered_panel import RenderedPanel
 from sessiontree.views.text import clean, plural
 
 if TYPE_CHECKING:
+    from sessiontree.app.preview import Preview
     from sessiontree.tui.app import SessionTreeApp
 
 _DELAY = 0.08
@@ -47,6 +47,8 @@ class PreviewPanel(RenderedPanel):
     def _build_preview(self, summary: Summary) -> list[RenderableType]:
         found = self._previews.get(_key(summary))
         if found is None:
+            from sessiontree.app.preview import preview_session  # not needed for the first frame
+
             try:
                 with self.app.workbench.open_session(summary) as session:
                     found = preview_session(session)

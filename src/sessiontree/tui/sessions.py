@@ -34,7 +34,6 @@ from sessiontree.tui.line_list import LineList, TextRow
 from sessiontree.tui.preview_panel import PreviewPanel
 from sessiontree.tui.requests import Chat, Resume
 from sessiontree.tui.session_rows import SessionRows
-from sessiontree.tui.tree import TreeScreen
 from sessiontree.views.text import clean, one_line, plural
 
 if TYPE_CHECKING:
@@ -315,6 +314,8 @@ class SessionsScreen(ActionScreen[None]):
         self._with_selected(copy)
 
     def action_tree(self) -> None:
+        from sessiontree.tui.tree import TreeScreen  # not needed for the first frame
+
         def show(summary: Summary) -> None:
             tree = TreeScreen(lambda: self.app.workbench.open_session(summary), summary.title)
             # A fork or a new name made there is shown here.

@@ -17,7 +17,6 @@ from textual.widgets import Footer, Input
 from textual.worker import get_current_worker
 
 from sessiontree.app.actions.contract import ActionPlan, Done
-from sessiontree.app.actions.diff import plan_diff
 from sessiontree.branches.tips import count_tips
 from sessiontree.core.entries import MessageEntry
 from sessiontree.core.messages import User, message_text
@@ -28,7 +27,6 @@ from sessiontree.tui.action_flow import ActionScreen
 from sessiontree.tui.dialogs import MenuDialog, PageDialog, TextDialog
 from sessiontree.tui.entry_panel import EntryPanel, plain_text
 from sessiontree.tui.line_list import LineList, TextRow
-from sessiontree.views.diff import draw_diff
 from sessiontree.views.text import clean, one_line, plural
 from sessiontree.views.tree_drawing import PartKind, RowFacts, RowFormat, draw_row, lane_color, read_facts
 from sessiontree.views.tree_rows import FILTERS, TreeFilter, TreeRows, entry_text
@@ -40,6 +38,8 @@ _KEPT = 2_048
 _MAX_TEXT = 512
 """Columns of a row's text that are kept."""
 _STEP = 64
+_LARGE = 5_000
+"""Entries from which on rows are arranged in the background."""
 _DIM = Style(dim=True)
 _MATCH = Style(bold=True, reverse=True)
 _LABEL = Style(color="yellow")
@@ -182,6 +182,8 @@ class TreeScreen(ActionScreen[None]):
         self._title = title
         self._on_switch = on_switch
         self._source: TreeSource | None = None
+        self._wanted: TreeRows | None = None
+        """The rows that were asked for; they are shown when they are arranged."""
 
     def compose(self) -> ComposeResult:
         yield TextRow(id="title")
@@ -236,12 +238,14 @@ class TreeScreen(ActionScreen[None]):
             before = self._source
             if before.rows.leaf == rows.leaf:
                 keep = self.selected
-            rows.filter, rows.unfolded = before.rows.filter, before.rows.unfolded
-            rows.rearrange()
+            if (self.wanted.filter, self.wanted.unfolded) != (rows.filter, rows.unfolded):
+                rows.filter, rows.unfolded = self.wanted.filter, self.wanted.unfolded
+                rows.rearrange()
             source.format, source.marked, source.match = before.format, before.marked, before.match
-        self._source = source
+        self._source, self._wanted = source, rows
         kept = rows.row_of(rows.session.node_of(keep)) if keep is not None and keep in rows.session else None
         self._show(rows.here if kept is None else kept)
+        self._show_title()
         self.refresh_bindings()
 
     # Rows
@@ -256,13 +260,20 @@ class TreeScreen(ActionScreen[None]):
         assert self._source is not None, "the tree is still being read"
         return self._source
 
+    @property
+    def wanted(self) -> TreeRows:
+        assert self._wanted is not None, "the tree is still being read"
+        return self._wanted
+
     def _show(self, row: int | None) -> None:
         self.query_one("#tree", LineList).show_rows(self.source, row)
+        self._show_status()
+
+    def _show_title(self) -> None:
         entries = plural(len(self.session), "entry", "entries")
         branches = plural(count_tips(self.session), "branch", "branches")
         title = one_line(self.session.name or self._title or self.session.id)
         self.query_one("#title", TextRow).show(f" {title} · {self.session.dialect.name} · {entries} · {branches}")
-        self._show_status()
 
     def _show_status(self) -> None:
         rows = self.source.rows
@@ -282,10 +293,28 @@ class TreeScreen(ActionScreen[None]):
             rows = self.source.rows
             self.query_one(EntryPanel).show(self.session, rows[event.row].nodes)
 
-    def _rearrange(self, keep: str | None) -> None:
-        rows = self.source.rows
+    def _arrange(self, rows: TreeRows, keep: int | None) -> None:
+        """Arrange rows and show them with the cursor at a node; those of large trees in the background."""
+        self._wanted = rows
+        if len(self.session) < _LARGE:
+            rows.rearrange()
+            self._show_arranged(rows, keep)
+        else:
+            self._arrange_large(rows, keep)
+
+    @work(thread=True, exclusive=True, group="arrange")
+    def _arrange_large(self, rows: TreeRows, keep: int | None) -> None:
         rows.rearrange()
-        self._show(rows.row_of(self.session.node_of(keep)))
+        self.app.call_from_thread(self._show_arranged, rows, keep)
+
+    def _show_arranged(self, rows: TreeRows, keep: int | None) -> None:
+        if rows is self._wanted and self.is_attached:  # else another view was chosen meanwhile
+            self.source.rows = rows
+            self._show(rows.row_of(keep))
+
+    @property
+    def _selected_node(self) -> int | None:
+        return self.session.node_of(self.selected)
 
     # Views
 
@@ -297,32 +326,29 @@ class TreeScreen(ActionScreen[None]):
             self.query_one("#tree").focus()
         elif self._source is not None and (self.source.match or self.source.marked):
             self.source.match, self.source.marked = "", []
-            self._rearrange(self.selected)
+            self.query_one("#tree", LineList).refresh_rows()
+            self._show_status()
         elif self._source is not None and self.source.rows.filter != "default":
             self.action_filter("default")
         else:
             self.dismiss()
 
     def action_filter(self, name: TreeFilter) -> None:
-        keep = self.selected
-        rows = self.source.rows
+        rows = self.wanted.copy()
         rows.filter = "default" if rows.filter == name else name
-        self._rearrange(keep)
+        self._arrange(rows, self._selected_node)
 
     def action_next_filter(self) -> None:
-        keep, rows = self.selected, self.source.rows
-        rows.filter = FILTERS[(FILTERS.index(rows.filter) + 1) % len(FILTERS)]
-        self._rearrange(keep)
+        self.action_filter(FILTERS[(FILTERS.index(self.wanted.filter) + 1) % len(FILTERS)])
 
     def action_fold(self, is_folded: bool) -> None:
         row = self.query_one("#tree", LineList).cursor
-        if row is None:
+        if row is None or self.wanted is not self.source.rows:
             return
-        rows = self.source.rows
+        rows = self.wanted.copy()
         node = rows.set_fold(row, is_folded=is_folded)
         if node is not None:
-            rows.rearrange()
-            self._show(rows.row_of(node))
+            self._arrange(rows, node)
 
     def action_times(self) -> None:
         self.source.format = RowFormat(with_times=not self.source.format.with_times)
@@ -393,8 +419,9 @@ class TreeScreen(ActionScreen[None]):
             return  # the tree or the text has changed
         row = rows.row_of(node)
         if row is None or rows.nodes[row] != node:
-            rows.reveal(node)
-            self._show(rows.row_of(node))
+            revealed = self.wanted.copy()
+            revealed.reveal(node)
+            self._arrange(revealed, node)
         else:
             self.query_one("#tree", LineList).move_to(row)
 
@@ -406,7 +433,8 @@ class TreeScreen(ActionScreen[None]):
             marked.remove(self.selected)
         else:
             marked.append(self.selected)
-        self._show(self.query_one("#tree", LineList).cursor)
+        self.query_one("#tree", LineList).refresh_rows()
+        self._show_status()
 
     def action_copy(self) -> None:
         if self.selected is not None:
@@ -518,6 +546,9 @@ class TreeScreen(ActionScreen[None]):
         session, width = self.session, PageDialog.text_width(self.app.size.width)
 
         def compare() -> list[str]:
+            from sessiontree.app.actions.diff import plan_diff  # not needed for the first frame
+            from sessiontree.views.diff import draw_diff
+
             return list(draw_diff(plan_diff(session, one, other).found, width, str, str))
 
         def show(lines: list[str]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from datetime import datetime
 from functools import cached_property, lru_cache
 from typing import Literal, TypeAlias
@@ -19,7 +20,7 @@ from msgspec import Struct
 from sessiontree.branches.merge_records import MergeRecord, find_merges
 from sessiontree.branches.session_layout import find_layout
 from sessiontree.core.call_target import call_target
-from sessiontree.core.entries import CONVERSATION_TYPES, ContextEdit, Entry, MessageEntry, type_of
+from sessiontree.core.entries import CONVERSATION_TYPES, Compaction, ContextEdit, Entry, MessageEntry, type_of
 from sessiontree.core.layout import NO_LANE, NO_NODE, Layout, find_runs
 from sessiontree.core.messages import Assistant, BashExecution, Message, Thinking, ToolCall, message_blocks, tool_calls
 from sessiontree.dialects.contract import EntryKind
@@ -112,10 +113,12 @@ class TreeRows:
         self.leaf = session.leaf
         self.current = session.node_of(self.leaf)
         self._runs = self._find_folds() if self._folds and self.filter == "default" else {}
-        hidden = {
-            node for first, nodes in self._runs.items() if first not in self.unfolded for node in nodes if node != first
-        }
-        self.nodes = array("q", group_lanes(self.layout, [node for node in self._visible() if node not in hidden]))
+        hidden = bytearray(len(tree))
+        for first, nodes in self._runs.items():
+            if first not in self.unfolded:
+                for node in nodes[1:]:
+                    hidden[node] = True
+        self.nodes = array("q", group_lanes(self.layout, [node for node in self._visible() if not hidden[node]]))
         """By row: the node that it stands for."""
         self._columns = array("H")
         self._cells: list[tuple[int, ...]] = []
@@ -127,16 +130,15 @@ class TreeRows:
         for row, node in enumerate(self.nodes):
             self._row_of[node] = row
         self._fold_of: dict[int, int] = {}
+        """By node: the node of the row it can be folded into. Of nested folds, the innermost."""
         for first, nodes in self._runs.items():
-            for node in nodes:
+            for node in nodes[1:]:
                 self._fold_of.setdefault(node, first)
-        for first in self._runs:
-            # A fold inside another one is hidden with it; the rows of its entries are then those of the outer one.
+        for first, nodes in self._runs.items():
             if first not in self.unfolded:
                 row = self._row_of[self._outermost(first)]
-                for node in self._runs[first]:
-                    if self._row_of[node] == _NO_ROW:
-                        self._row_of[node] = row
+                for node in nodes[1:]:
+                    self._row_of[node] = row
         self.left_out = self._find_left_out()
         """Entries that are left out of the context of the active path."""
         self.here = self.row_of(self.current)
@@ -145,9 +147,8 @@ class TreeRows:
 
     def _outermost(self, first: int) -> int:
         """The node of the row in which a fold is visible."""
-        while self._row_of[first] == _NO_ROW and (outer := self._fold_of.get(first)) not in (None, first):
-            assert outer is not None
-            first = outer
+        while self._row_of[first] == _NO_ROW and first in self._fold_of:
+            first = self._fold_of[first]
         return first
 
     def _find_left_out(self) -> set[str]:
@@ -177,10 +178,11 @@ class TreeRows:
     def _visible(self) -> list[int]:
         tree, types = self.session.journal.tree, self.session.journal.types
         ids, node_of = tree.ids, tree.node_of
-        current = [node for node, id in enumerate(ids) if node_of[id] == node]
+        is_simple = len(node_of) == len(ids)
+        current = range(len(ids)) if is_simple else [node for node, id in enumerate(ids) if node_of[id] == node]
         match self.filter:
             case "all":
-                return current
+                return list(current)
             case "default":
                 return [node for node in current if types[node] in CONVERSATION_TYPES]
             case "no tools":
@@ -202,26 +204,33 @@ class TreeRows:
 
         Labeled entries, the current one and forks stay visible, so that no branch is hidden.
         """
-        layout, ids, types = self.layout, self.session.journal.tree.ids, self.session.journal.types
+        layout, types = self.layout, self.session.journal.types
         kept = {layout.fork(lane) for lane in range(len(layout.first))}
         kept |= {node for edge in layout.joins for node in edge}
-        kept |= {self.session.journal.tree.node_of[id] for id in self.labels if id in self.session}
+        labeled = {self.session.journal.tree.node_of[id] for id in self.labels if id in self.session}
+        kept |= labeled
         if self.current is not None:
             kept.add(self.current)
+        # A run ends where a compaction begins to keep entries.
+        owners = {node: compaction for compaction, replaced in self._replaced.items() for node in replaced}
         folds: dict[int, list[int]] = {}
+        tools = bytearray(kind in _TOOLS for kind in self.kinds)
+        # The last call of a run may be a fork: its row shows the branches at the same place.
+        for node in {self.current, *labeled} - {None}:
+            assert node is not None
+            tools[node] = False
         for run in find_runs(layout):
             found: list[int] = []
-            for node in [*run, NO_NODE]:
-                if node != NO_NODE and types[node] not in CONVERSATION_TYPES:
-                    continue
-                is_tool = node != NO_NODE and self.kinds[node] in _TOOLS
-                # The last call of a run may be a fork; a row shows its branches at the same place.
-                if is_tool and node != self.current and ids[node] not in self.labels:
+            for node in run:
+                is_tool = tools[node]
+                if found and (not is_tool or owners.get(node) != owners.get(found[0])):
+                    if len(found) > 1:
+                        folds[found[0]] = found
+                    found = []
+                if is_tool:
                     found.append(node)
-                    continue
-                if len(found) > 1:
-                    folds[found[0]] = found
-                found = []
+            if len(found) > 1:
+                folds[found[0]] = found
         for compaction, replaced in self._replaced.items():
             nodes = [node for node in replaced if node not in kept and types[node] in CONVERSATION_TYPES]
             if nodes:
@@ -262,12 +271,17 @@ class TreeRows:
         self.unfolded.discard(node)
         return node
 
+    def copy(self) -> TreeRows:
+        """The same rows, to be arranged in another way. What is known about the session is shared."""
+        rows = copy(self)
+        rows.unfolded = set(self.unfolded)
+        return rows
+
     def reveal(self, node: int) -> None:
-        """Unfold everything that hides a node."""
-        while (fold := self._fold_of.get(node)) is not None and fold != node:
+        """Unfold everything that hides a node. Takes effect with `rearrange`."""
+        while (fold := self._fold_of.get(node)) is not None:
             self.unfolded.add(fold)
             node = fold
-        self.rearrange()
 
     def row_of(self, node: int | None) -> int | None:
         """The row that shows a node, or the nearest one before it."""
@@ -364,8 +378,13 @@ def find_replaced(session: Session, layout: Layout) -> dict[int, list[int]]:
 
     def take(compaction: int, before: Sequence[int]) -> None:
         """Assign the nodes before the first kept one to a compaction, up to those that are assigned already."""
-        context = session.context(tree.ids[following.get(compaction, compaction)])
-        kept = {tree.node_of[id] for id in context.sources if id in tree.node_of}
+        (entry,) = session.journal.entries([compaction])
+        bound = entry.first_kept_entry_id if isinstance(entry, Compaction) else None
+        if bound is not None:
+            kept = {tree.node_of[bound]} if bound in tree.node_of else set()
+        else:
+            context = session.context(tree.ids[following.get(compaction, compaction)])
+            kept = {tree.node_of[id] for id in context.sources if id in tree.node_of}
         end = next((at for at, node in enumerate(before) if node in kept), len(before))
         replaced = [node for node in before[:end] if node not in taken and node != compaction]
         taken.update(replaced)
