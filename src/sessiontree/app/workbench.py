@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import shlex
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sessiontree import plugins
@@ -36,6 +38,8 @@ class Workbench:
         self.library = library
         self.cwd = os.path.abspath(cwd)
         self.settings = settings or Settings()
+        self.now: Callable[[], float] = time.time
+        """The clock that ages are counted from."""
         self._lock = threading.Lock()
         self._scope: dict[str, bool] = {}
 
@@ -122,6 +126,11 @@ class Workbench:
         if command is None or not summary.cwd:
             return f"sessiontree resume {shlex.quote(summary.id)}"
         return f"cd {shlex.quote(summary.cwd)} && {shlex.join(command)}"
+
+    def with_short_paths(self, command: str) -> str:
+        """A command or a path with `~` for the home folder, where a shell would expand it."""
+        home = os.path.expanduser("~").rstrip("/")
+        return re.sub(rf"(^|(?<= )){re.escape(home)}(?=/)", "~", command) if home else command
 
     def describe_conversion(self, summary: Summary, agent: str) -> Description:
         """What resuming in another agent would write, and what would be lost."""

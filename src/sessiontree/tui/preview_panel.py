@@ -30,19 +30,27 @@ class PreviewPanel(RenderedPanel):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._previews: OrderedDict[tuple[str, int, int], Preview | str] = OrderedDict()
-        self._shown: tuple[str, int, int] | None = None
+        self._key: tuple[str, int, int] | None = None
 
     def show(self, summary: Summary | None) -> None:
         """Show a session; it is read in the background unless it is known."""
         if summary is None:
-            self._shown = None
+            self._key = None
             self.show_now()
             return
         key = _key(summary)
-        if key != self._shown:
-            self.show_now(_head(summary))
-        self._shown = key
+        if key != self._key:
+            self.show_now(self._head(summary))
+        self._key = key
         self.show_content(lambda: self._build_preview(summary), delay=0 if key in self._previews else _DELAY)
+
+    def _head(self, summary: Summary) -> Text:
+        text = Text()
+        text.append(clean(summary.title or "(no title)") + "\n", "bold")
+        folder = self.app.workbench.with_short_paths(summary.cwd)
+        where = " · ".join(filter(None, [summary.agent, folder, summary.git_branch, summary.model]))
+        text.append(clean(where) + "\n", "dim")
+        return text
 
     def _build_preview(self, summary: Summary) -> list[RenderableType]:
         found = self._previews.get(_key(summary))
@@ -57,11 +65,10 @@ class PreviewPanel(RenderedPanel):
             self._previews[_key(summary)] = found
             while len(self._previews) > _KEPT:
                 self._previews.popitem(last=False)
-        return _render(summary, found)
+        return _render(self._head(summary), found)
 
 
-def _render(summary: Summary, found: Preview | str) -> list[RenderableType]:
-    text = _head(summary)
+def _render(text: Text, found: Preview | str) -> list[RenderableType]:
     if isinstance(found, str):
         text.append(clean(found), "red")
         return [text]
@@ -86,14 +93,6 @@ def _render(summary: Summary, found: Preview | str) -> list[RenderableType]:
 
 def _key(summary: Summary) -> tuple[str, int, int]:
     return summary.ref, summary.size, summary.modified
-
-
-def _head(summary: Summary) -> Text:
-    text = Text()
-    text.append(clean(summary.title or "(no title)") + "\n", "bold")
-    where = " · ".join(filter(None, [summary.agent, summary.cwd, summary.git_branch, summary.model]))
-    text.append(clean(where) + "\n", "dim")
-    return text
 
 
 def _add(text: Text, mark: str, content: str, style: str) -> None:

@@ -25,6 +25,12 @@ class RenderedPanel(ScrollView, can_focus=False):
         super().__init__(id=id)
         self._build: Build | None = None
         self._lines: list[Strip] = []
+        self._shown: Build | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the panel shows the content that was last asked for, or is hidden."""
+        return self._build is self._shown or not self.display
 
     def show_content(self, build: Build, *, delay: float) -> None:
         """Show what a function returns. It is called in a thread after a delay, unless other content is shown then."""
@@ -59,6 +65,7 @@ class RenderedPanel(ScrollView, can_focus=False):
 
     def _show_if_wanted(self, build: Build, lines: list[Strip], width: int) -> None:
         if self.is_attached and build is self._build:
+            self._shown = build
             self._show_lines(lines, width)
 
     def _show_lines(self, lines: list[Strip], width: int) -> None:

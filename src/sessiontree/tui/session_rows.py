@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
@@ -46,15 +45,16 @@ class SessionRows:
         pinned: frozenset[str] = frozenset(),
         *,
         with_project: bool = True,
+        now: float = 0.0,
     ) -> None:
-        """`snippets` are hits in the text of sessions, by reference."""
+        """Ages count from `now`. `snippets` are hits in the text of sessions, by reference."""
         self.found = found
         self._words = [word.lower() for word in words if word]
         self._snippets = snippets
         self._tags = tags
         self._pinned = pinned
         self._with_project = with_project
-        self._now = time.time()
+        self._now = now
         self._fitted: tuple[int, list[_Column]] | None = None
 
     def __len__(self) -> int:

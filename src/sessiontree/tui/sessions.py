@@ -131,7 +131,15 @@ class SessionsScreen(ActionScreen[None]):
         if self._hits:
             found = with_hits(found, [hit.session for hit in self._hits])
         words = searched_words(self._options.query)
-        self._rows = SessionRows(found, words, snippets, self._tags, self._pinned, with_project=self._is_everywhere)
+        self._rows = SessionRows(
+            found,
+            words,
+            snippets,
+            self._tags,
+            self._pinned,
+            with_project=self._is_everywhere,
+            now=self.app.workbench.now(),
+        )
         row = None if selected is None or self._options.query else self._rows.row_of(selected)
         line_list.show_rows(self._rows, row)
         self._show_heading()
@@ -164,7 +172,7 @@ class SessionsScreen(ActionScreen[None]):
         summary = self.selected
         self.query_one(PreviewPanel).show(summary)
         command = self.app.workbench.resume_command(summary) if summary is not None else ""
-        self.query_one("#command", TextRow).show(f" {one_line(command)}")
+        self.query_one("#command", TextRow).show(f" {one_line(self.app.workbench.with_short_paths(command))}")
 
     # Background work
 

@@ -109,7 +109,9 @@ def draw_row(
         Part(here, "here"),
         Part(time, "time"),
     ]
-    return parts if free >= (1 if whose else _MIN_TEXT) else _cut_parts(parts, width)
+    if free < (1 if whose else _MIN_TEXT):
+        parts = _cut_parts(parts, width)
+    return [part for part in parts if part.text]
 
 
 def _cut_parts(parts: Sequence[Part], width: int) -> list[Part]:
