@@ -48,22 +48,21 @@ class ActionScreen(Screen[ScreenT]):
     def in_background(self, work: Callable[[], ResultT], then: Callable[[ResultT], object]) -> None:
         """Run something in a thread, then pass its result on; an error is reported."""
 
+        app = self.app  # a screen that was removed has none
+
         def run() -> None:
             try:
                 result = work()
             except (SessionTreeError, OSError) as error:
-                self._to_screen(self.report, error)
+                if app.is_closing:
+                    app.late_errors.append(str(error))
+                else:
+                    app.call_from_thread(self.report, error)
                 return
-            self._to_screen(then, result)
+            if not app.is_closing:
+                app.call_from_thread(then, result)
 
-        self.run_worker(run, thread=True, group="action", exit_on_error=True)
-
-    def _to_screen(self, callback: Callable[[Any], object], value: Any) -> None:
-        """Call something on the thread of the UI, unless the application has closed meanwhile."""
-        if self.app.is_running:
-            self.app.call_from_thread(callback, value)
-        elif isinstance(value, Exception):
-            self.app.late_errors.append(str(value))
+        self.run_worker(run, thread=True, group="action")
 
     # Plan, confirm, carry out, undo
 
@@ -82,16 +81,26 @@ class ActionScreen(Screen[ScreenT]):
         `then` is called when it is done.
         """
 
-        def planned(plan: ActionPlan[Any]) -> None:
-            description = plan.describe()
-            if confirm or description.warnings or description.final:
-                self.confirm(plan, description, then)
-            elif description.nothing is not None:
+        workbench = self.app.workbench
+
+        def work() -> tuple[ActionPlan[Any], Description, Done[Any] | None]:
+            # Planned when it is its turn: the actions before may change what a plan depends on.
+            with self._turn:
+                plan = workbench.plan(action, subject, **arguments)
+                description = plan.describe()
+                needs_answer = confirm or description.warnings or description.final or description.nothing is not None
+                return plan, description, None if needs_answer else plan.do()
+
+        def planned(found: tuple[ActionPlan[Any], Description, Done[Any] | None]) -> None:
+            plan, description, done = found
+            if done is not None:
+                self._finish(description, done, then)
+            elif description.nothing is not None and not confirm:
                 self.app.notify(f"Nothing to do: {clean(description.nothing)}", markup=False)
             else:
-                self.carry_out(plan, then)
+                self.confirm(plan, description, then)
 
-        self.in_background(lambda: self.app.workbench.plan(action, subject, **arguments), planned)
+        self.in_background(work, planned)
 
     def confirm(
         self, plan: ActionPlan[Any], description: Description | None = None, then: Callable[[], object] | None = None
@@ -105,28 +114,34 @@ class ActionScreen(Screen[ScreenT]):
     def carry_out(
         self, plan: ActionPlan[Any], then: Callable[[], object] | None = None, *, is_undo: bool = False
     ) -> None:
-        title = clean(plan.describe().title)
-
-        def work() -> Done[Any]:
+        def work() -> tuple[Description, Done[Any]]:
             try:
                 with self._turn:
-                    return plan.do()
+                    return plan.describe(), plan.do()
             except OSError:
                 if is_undo:  # the cause may pass, unlike that of a conflict
                     self._undo_plans.append(plan)
                 raise
 
-        def finish(done: Done[Any]) -> None:
-            if done.undo is not None and not is_undo:
-                self._undo_plans = [*self._undo_plans[1 - _MAX_UNDO :], done.undo]
-            hint = f" Press {self.undo_key} to undo." if done.undo is not None and not is_undo else ""
-            self.app.notify(f"Done: {title}.{hint}", markup=False)
-            if self.is_attached:
-                self.after_action(done)
-            if then is not None:
-                then()
+        self.in_background(work, lambda found: self._finish(*found, then, is_undo=is_undo))
 
-        self.in_background(work, finish)
+    def _finish(
+        self,
+        description: Description,
+        done: Done[Any],
+        then: Callable[[], object] | None,
+        *,
+        is_undo: bool = False,
+    ) -> None:
+        hint = ""
+        if done.undo is not None and not is_undo:
+            self._undo_plans = [*self._undo_plans[1 - _MAX_UNDO :], done.undo]
+            hint = f" Press {self.undo_key} to undo."
+        self.app.notify(f"Done: {clean(description.title)}.{hint}", markup=False)
+        if self.is_attached:
+            self.after_action(done)
+        if then is not None:
+            then()
 
     def action_undo(self) -> None:
         """Undo the last action that is not undone yet."""

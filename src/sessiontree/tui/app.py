@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import ClassVar
 
+from rich.console import RenderableType
 from textual.app import App
 from textual.binding import Binding, BindingType
 
@@ -32,6 +33,7 @@ class SessionTreeApp(App[Request | None]):
         self.workbench = workbench
         self.late_errors: list[str] = []
         """Errors of actions that ended after the screens had closed."""
+        self.is_closing = False
         self._is_everywhere = everywhere
 
     def on_mount(self) -> None:
@@ -46,6 +48,10 @@ class SessionTreeApp(App[Request | None]):
 
     def action_toggle_theme(self) -> None:
         self.theme = "textual-dark" if self.theme == "textual-light" else "textual-light"
+
+    def exit(self, result: Request | None = None, return_code: int = 0, message: RenderableType | None = None) -> None:
+        self.is_closing = True
+        super().exit(result, return_code, message)
 
     def leave(self, request: Request) -> None:
         """Close the screens and carry a request out in the terminal."""

@@ -69,7 +69,7 @@ P           copy the marked entries to the current branch
 x           move the branch from here on to the archive
 f           start a new session with the history of this entry
 e           leave the entry out of the context, or take it in again
-u           go back to before the last compaction
+u           go back to before the selected compaction, or the last one
 U           undo the last action
 y           copy the text of the entry
 Ctrl+P      show or hide the entry beside the tree; [ and ] scroll it
@@ -536,7 +536,10 @@ class TreeScreen(ActionScreen[None]):
         self.in_background(plan, self.carry_out)
 
     def action_undo_compaction(self) -> None:
-        self.do("undo-compaction", self.session, confirm=True)
+        """Undo the selected compaction, or else the last one. One that the agent itself wrote has to be selected."""
+        node = self._selected_node
+        is_named = node is not None and self.source.rows.is_compaction(node)
+        self.do("undo-compaction", self.session, entry=self.selected if is_named else None, confirm=True)
 
     def _with_selected(self, act: Callable[[str], object]) -> None:
         if self.selected is not None:
