@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from examples.sample_library import write_library  # noqa: E402 - the repository's root has to be on the path first
+
 from sessiontree.app.workbench import Workbench  # noqa: E402
 from sessiontree.library.library import Library  # noqa: E402
 from sessiontree.tui.app import SessionTreeApp  # noqa: E402

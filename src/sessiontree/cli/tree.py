@@ -19,10 +19,8 @@ from sessiontree.views.tree_drawing import AROUND, Part, PartKind, RowFormat, dr
 from sessiontree.views.tree_rows import FILTERS, TreeFilter, TreeRows
 
 EXAMPLES = """examples:
-  sessiontree tree 019c2f3a
-  sessiontree tree 019c2f3a --fold --filter user
-  sessiontree tree 019c2f3a --around 4d871814
-  sessiontree tree s.jsonl --json"""
+  sessiontree tree 019c2f3a --fold
+  sessiontree tree s.jsonl --around 4d871814"""
 
 _FILTERS = {name.replace(" ", "-"): name for name in FILTERS}
 _STYLES: dict[PartKind, str] = {
