@@ -83,7 +83,13 @@ with Library() as library:
     known = library.sessions(include_subagents=True)
     (root,) = [root for root in library.roots if root.agents == (known[0].agent,)]
     copies = [
-        msgspec.structs.replace(known[number % len(known)], ref=f"{root.folder}/{number}.jsonl", parent=None)
+        msgspec.structs.replace(
+            known[number % len(known)],
+            ref=f"{root.folder}/{number}.jsonl",
+            id=f"{number:08x}-0000-4000-8000-000000000000",
+            kind="session",
+            parent=None,
+        )
         for number in range(int(sys.argv[1]) - len(known))
     ]
     library.cache.store([(SummaryRead(copy, None, 0), (1, 1, 1), ",".join(root.agents)) for copy in copies])

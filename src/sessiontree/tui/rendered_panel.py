@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
+from functools import lru_cache
+from io import StringIO
 from typing import TypeAlias
 
 from rich.console import Console, Group, RenderableType
@@ -83,9 +84,14 @@ class RenderedPanel(ScrollView, can_focus=False):
 
 def render_lines(content: Sequence[RenderableType], width: int) -> list[Strip]:
     """Render rich content to lines, in any thread."""
-    with open(os.devnull, "w", encoding="utf-8") as nowhere:
-        console = Console(
-            file=nowhere, width=width, force_terminal=True, color_system="truecolor", legacy_windows=False
-        )
-        rendered = console.render_lines(Group(*content), console.options, pad=False)
+    console = _console(width)
+    rendered = console.render_lines(Group(*content), console.options, pad=False)
     return [Strip(line) for line in rendered[:_MAX_LINES]]
+
+
+@lru_cache(4)
+def _console(width: int) -> Console:
+    """A console that only renders. Creating one takes longer than rendering a short entry."""
+    return Console(
+        file=StringIO(), width=width, force_terminal=True, color_system="truecolor", legacy_windows=False, _environ={}
+    )

@@ -91,6 +91,8 @@ class TreeRows:
         self.merges: dict[str, MergeRecord] = find_merges(session)
         self.layout: Layout = find_layout(session, self.merges)
         self.labels = session.labels
+        self._known_folds: tuple[str | None, dict[int, list[int]]] | None = None
+        """What can be folded, and the current entry it was found for."""
         self.__dict__.pop("kinds", None)
         self.__dict__.pop("_replaced", None)
         self.rearrange()
@@ -112,7 +114,11 @@ class TreeRows:
         self.active = set(session.path_nodes(session.leaf))
         self.leaf = session.leaf
         self.current = session.node_of(self.leaf)
-        self._runs = self._find_folds() if self._folds and self.filter == "default" else {}
+        self._runs: dict[int, list[int]] = {}
+        if self._folds and self.filter == "default":
+            if self._known_folds is None or self._known_folds[0] != self.leaf:
+                self._known_folds = self.leaf, self._find_folds()
+            self._runs = self._known_folds[1]
         hidden = bytearray(len(tree))
         for first, nodes in self._runs.items():
             if first not in self.unfolded:
