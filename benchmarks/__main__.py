@@ -22,6 +22,7 @@ from benchmarks import (
     read,
     search,
     startup,
+    tui,
 )
 from benchmarks.against import compare
 from benchmarks.results import Outcome, Result, Skipped, render_table
@@ -62,6 +63,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "search-index": search.index_all,
     "search": search.run_queries,
     "search-scan": search.without_index,
+    "tui": tui.screens,
 }
 LARGE: dict[str, Measurement] = {
     "large": read.large_memory,

@@ -83,7 +83,7 @@ def list_10000(rounds: int) -> list[Result]:
     ]
 
 
-_FILL = """
+FILL = """
 import sys
 import msgspec
 from sessiontree.library import Library
@@ -93,7 +93,13 @@ with Library() as library:
     known = library.sessions(include_subagents=True)
     (root,) = [root for root in library.roots if root.agents == (known[0].agent,)]
     copies = [
-        msgspec.structs.replace(known[number % len(known)], ref=f"{root.folder}/{number}.jsonl", parent=None)
+        msgspec.structs.replace(
+            known[number % len(known)],
+            ref=f"{root.folder}/{number}.jsonl",
+            id=f"{number:08x}-0000-4000-8000-000000000000",
+            kind="session",
+            parent=None,
+        )
         for number in range(int(sys.argv[1]) - len(known))
     ]
     library.cache.store([(SummaryRead(copy, None, 0), (1, 1, 1), ",".join(root.agents)) for copy in copies])
@@ -115,7 +121,7 @@ def snapshot(rounds: int) -> list[Result]:
     folder, cache = generated(Corpus()), scratch_folder() / "snapshot-cache"
     shutil.rmtree(cache, ignore_errors=True)
     around = {**environment(folder), "SESSIONTREE_CACHE": str(cache)}
-    run_python(_FILL, "10000", environment=around)
+    run_python(FILL, "10000", environment=around)
     runs = [run_python(_SNAPSHOT, environment=around)[0].split() for _ in range(4 * rounds)]
     seconds, found = min(float(run[0]) for run in runs), int(runs[0][1])
     about = f"{found:,} sessions, no session is opened"

@@ -14,8 +14,9 @@ from collections.abc import Mapping
 import sessiontree
 from sessiontree.core.messages import message_text
 from sessiontree.paths import short_id
-from sessiontree.views.graph import build_graph, draw
 from sessiontree.views.text import one_line
+from sessiontree.views.tree_drawing import draw_tree
+from sessiontree.views.tree_rows import TreeRows
 
 
 def write_session(home: str) -> sessiontree.Session:
@@ -68,7 +69,7 @@ def main() -> None:
     width = min(shutil.get_terminal_size((100, 24)).columns, 110)
 
     print(f'The tree of session "{session.name}":\n')
-    for row in draw(build_graph(session), width):
+    for row in draw_tree(TreeRows(session, folds=False), width):
         print(row)
     detour, taken = session.leaves()
     print("\nThe messages a model receives on the abandoned branch:\n")

@@ -214,10 +214,10 @@ SESSIONS = (
 )
 
 
-def write_library(home: Path) -> list[Path]:
-    """Write all sessions below `home`, where their agents keep them. Returns their files."""
+def write_library(home: Path, now: datetime | None = None) -> list[Path]:
+    """Write all sessions below `home`, where their agents keep them. Returns their files. Ages count from `now`."""
     environment = {"HOME": str(home), "SESSIONTREE_HOME": str(home / ".local" / "share" / "sessiontree")}
-    now = datetime.now(UTC)
+    now = now or datetime.now(UTC)
     written = []
     for agent, build, project, age in SESSIONS:
         cwd = home / "projects" / project

@@ -29,3 +29,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(
             f"NOT TESTED: the completion script of {shell} in {shell}, which is not installed here", red=True
         )
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rewrite-snapshots", action="store_true", help="store what screens show now as right")
+
+
+@pytest.fixture
+def rewrite_snapshots(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--rewrite-snapshots"))

@@ -19,7 +19,8 @@ from sessiontree.core.tree import Tree
 from sessiontree.session.journal import Journal
 from sessiontree.session.session import Session
 from sessiontree.stores.memory import MemoryStore
-from sessiontree.views.graph import build_graph, draw
+from sessiontree.views.tree_drawing import draw_tree
+from sessiontree.views.tree_rows import TreeRows
 from tests.builders import entry, examples, header, message_line, opened
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -215,7 +216,7 @@ def test_moving_the_current_entry_changes_no_position(target: str) -> None:
 
 def picture(session: Session) -> list[str]:
     """The drawn tree without the marks of the active path and the current entry."""
-    rows = draw(build_graph(session), 80)
+    rows = draw_tree(TreeRows(session, folds=False), 80)
     return [" ".join(row.replace("●", "○").replace("◀ here", "").split()) for row in rows]
 
 

@@ -25,7 +25,8 @@ from sessiontree.library.summary_reader import read_ends
 from sessiontree.providers import render
 from sessiontree.repair import examine, plan_repair
 from sessiontree.stores.file import FileStore
-from sessiontree.views.graph import build_graph, draw
+from sessiontree.views.tree_drawing import draw_tree
+from sessiontree.views.tree_rows import TreeRows
 
 CORPUS = [path for path in sorted((Path(__file__).parent / "corpus").rglob("*.jsonl")) if path.stat().st_size < 60_000]
 ODD = [
@@ -67,7 +68,8 @@ def _use(session: Session, path: Path, chance: random.Random) -> None:
     assert session.problems is not None
     assert session.usage().requests >= 0
     list(examine(session))
-    list(draw(build_graph(session, everything=True), 80))
+    list(draw_tree(TreeRows(session, filter="all"), 80))
+    list(draw_tree(TreeRows(session), 80))
     list_branches(session)
     read_ends(FileStore(path), session.dialect.name)
     for form in ("anthropic", "openai", "openai-chat"):

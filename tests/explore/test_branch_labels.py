@@ -20,8 +20,9 @@ from sessiontree.explore.records import Heartbeat, LaneEnd, LaneRecord, Plan, Ve
 from sessiontree.explore.subagent_sessions import SubagentRecord
 from sessiontree.session.session import Session
 from sessiontree.views.branches import draw_branches
-from sessiontree.views.graph import build_graph, draw
 from sessiontree.views.text import columns
+from sessiontree.views.tree_drawing import draw_tree
+from sessiontree.views.tree_rows import TreeRows
 from tests.chat.terminals import scripted, turn
 from tests.explore.lanes import Stepping, explored, new_session
 from tests.explore.programs import Repository
@@ -57,7 +58,8 @@ class Planned:
 
 
 def drawn(session: Session, width: int = 120, *, everything: bool = False) -> list[str]:
-    return list(draw(build_graph(session, everything=everything, marks=find_marks(session)), width))
+    rows = TreeRows(session, find_marks(session), filter="all" if everything else "default", folds=False)
+    return list(draw_tree(rows, width))
 
 
 def marked(session: Session, width: int = 120, *, everything: bool = False) -> list[str]:

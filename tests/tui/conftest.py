@@ -7,6 +7,7 @@ import contextlib
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,16 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
 from sample_library import write_library
 
+NOW = datetime(2026, 2, 16, 12, tzinfo=UTC)
+"""The clock of the sample library."""
+
 Running = Callable[..., contextlib.AbstractAsyncContextManager[Pilot[Request | None]]]
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home = tmp_path / "home"
-    write_library(home)
+    write_library(home, NOW)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("XDG_CACHE_HOME", str(home / ".cache"))
     for name in ("SESSIONTREE_HOME", "XDG_DATA_HOME", "CLAUDE_CONFIG_DIR", "PI_CODING_AGENT_DIR"):
@@ -40,7 +44,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def workbench(home: Path) -> Iterator[Workbench]:
     with Library() as library:
-        yield Workbench(library, str(home / "projects" / "shop"))
+        found = Workbench(library, str(home / "projects" / "shop"))
+        found.now = NOW.timestamp
+        yield found
 
 
 @pytest.fixture

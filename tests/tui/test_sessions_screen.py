@@ -13,6 +13,7 @@ from sessiontree.app.workbench import Workbench
 from sessiontree.library.threads import ThreadMember
 from sessiontree.tui.dialogs import MenuDialog, PageDialog, PlanDialog
 from sessiontree.tui.line_list import LineList, TextRow
+from sessiontree.tui.preview_panel import PreviewPanel
 from sessiontree.tui.requests import Chat, Resume
 from sessiontree.tui.sessions import SessionsScreen
 from tests.tui.conftest import Running, settle, until
@@ -241,5 +242,45 @@ def test_rows_fit_every_terminal(running: Running, size: tuple[int, int]) -> Non
             line_list = screen_of(pilot).query_one("#list", LineList)
             for y in range(line_list.size.height):
                 assert line_list.render_line(y).cell_length == line_list.size.width
+
+    asyncio.run(run())
+
+
+def test_the_preview_draws_where_branches_start_and_end(running: Running) -> None:
+    async def run() -> None:
+        async with running((120, 40)) as pilot:
+            await pilot.press("down", "home")
+            panel = screen_of(pilot).query_one(PreviewPanel)
+            await until(pilot, lambda: panel.is_done)
+            text = "\n".join(panel.render_line(y).text for y in range(panel.size.height))
+            assert "tests/test_login.py fails" in text
+            assert "more messages" in text
+            assert "●─╮ assistant" in text
+            assert "○ │ assistant  Done, but" in text
+
+    asyncio.run(run())
+
+
+def test_the_command_is_copied_and_tab_changes_the_scope_from_the_list_too(running: Running) -> None:
+    async def run() -> None:
+        async with running((120, 40)) as pilot:
+            await pilot.press("down", "home", "ctrl+y")
+            assert pilot.app.clipboard.endswith("claude --resume 01a1c0de-5e55-7000-8000-000000000001")
+            assert pilot.app.clipboard.startswith("cd /")
+            await pilot.press("tab")
+            assert len(titles(pilot)) == 6
+            await pilot.press("ctrl+p")
+            assert not screen_of(pilot).query_one(PreviewPanel).display
+
+    asyncio.run(run())
+
+
+def test_columns_are_under_their_headings(running: Running) -> None:
+    async def run() -> None:
+        async with running((120, 40), everywhere=True) as pilot:
+            heading = text_of(pilot, "heading")
+            row = shown(pilot).splitlines()[0]
+            assert row[heading.index("agent") :].startswith("claude")
+            assert row[: heading.index("age") + 3].endswith("1h")
 
     asyncio.run(run())

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from textual.pilot import Pilot
+from textual.widgets import Input
 
+from sessiontree.app.workbench import Workbench
+from sessiontree.session.session import Session
 from sessiontree.tui.dialogs import MenuDialog, PageDialog, PlanDialog, TextDialog
+from sessiontree.tui.entry_panel import EntryPanel
 from sessiontree.tui.line_list import LineList
 from sessiontree.tui.sessions import SessionsScreen
 from sessiontree.tui.tree import TreeScreen
@@ -31,6 +36,12 @@ def rows(pilot: Pilot[Any]) -> list[str]:
 
 def row_with(pilot: Pilot[Any], text: str) -> int:
     return next(at for at, row in enumerate(rows(pilot)) if text in row)
+
+
+def cursor_row(pilot: Pilot[Any]) -> str:
+    """The text of the row under the cursor."""
+    line_list = tree_of(pilot).query_one("#tree", LineList)
+    return "" if line_list.cursor is None else line_list.render_line(line_list.cursor - line_list.top).text.rstrip()
 
 
 async def go_to(pilot: Pilot[Any], text: str) -> None:
@@ -203,15 +214,22 @@ def test_a_fork_is_a_new_session(running: Running) -> None:
     walk(running, steps)
 
 
-def test_text_is_found_and_n_goes_on(running: Running) -> None:
+def test_text_is_found_also_in_folded_rows_and_n_goes_on(running: Running) -> None:
     async def steps(pilot: Pilot[Any]) -> None:
-        await pilot.press("slash", *"clock", "enter")
-        tree = tree_of(pilot)
-        first = tree.query_one("#tree", LineList).cursor
-        assert first is not None
-        assert "clock" in tree.source.rows.text(first).lower()
+        await pilot.press("home", "slash", *"read app/session.py")
+        await until(pilot, lambda: "→ Read app/session.py" in cursor_row(pilot))  # it was folded
+        await pilot.press("enter")
+        await until(pilot, lambda: tree_of(pilot).focused is tree_of(pilot).query_one("#tree"))
+        await pilot.press("escape", "end", "slash")
+        tree_of(pilot).query_one("#find", Input).value = "clock"
+        await pilot.press("enter")
+        await until(pilot, lambda: "The test sleeps" in cursor_row(pilot))
+        await pilot.press("n")
+        await until(pilot, lambda: "Inject the clock" in cursor_row(pilot))
         await pilot.press("N")
-        assert tree.query_one("#tree", LineList).cursor is not None
+        await until(pilot, lambda: "The test sleeps" in cursor_row(pilot))
+        await pilot.press("slash", *"zzz", "enter")
+        await until(pilot, lambda: any("No match" in note.message for note in pilot.app._notifications))
 
     walk(running, steps)
 
@@ -241,3 +259,124 @@ def test_rows_fit_every_terminal(running: Running, size: tuple[int, int]) -> Non
             assert line_list.render_line(y).cell_length == line_list.size.width
 
     walk(running, steps, size)
+
+
+def walk_native(running: Running, steps: Steps, title: str = "Profile") -> None:
+    """Like `walk`, with a session that is found by its title."""
+
+    async def run() -> None:
+        async with running((160, 40), everywhere=True) as pilot:
+            await pilot.press(*title, "down", "t")
+            await until(pilot, lambda: isinstance(pilot.app.screen, TreeScreen) and pilot.app.screen._source)
+            await settle(pilot)
+            await steps(pilot)
+
+    asyncio.run(run())
+
+
+def test_a_compaction_unfolds_to_what_it_replaced(running: Running) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        assert "▸ 3 entries replaced · Goal: move" in rows(pilot)[row_with(pilot, "compaction")]
+        assert "We outgrew Redis" not in "\n".join(rows(pilot))
+        await go_to(pilot, "compaction")
+        await pilot.press("right")
+        assert "We outgrew Redis" in rows(pilot)[0]
+        assert "▾ Goal: move" in cursor_row(pilot)
+        await pilot.press("home", "left")
+        assert "▸ 3 entries replaced" in cursor_row(pilot)
+        assert "We outgrew Redis" not in "\n".join(rows(pilot))
+        await pilot.press("slash", *"outgrew redis", "enter")
+        await until(pilot, lambda: "We outgrew Redis" in cursor_row(pilot))
+
+    walk_native(running, steps, "queue")
+
+
+def test_a_compaction_is_undone_by_u(running: Running) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        await go_to(pilot, "compaction")
+        await pilot.press("u")
+        await until(pilot, lambda: isinstance(pilot.app.screen, PlanDialog))
+        await pilot.press("y")
+        await until(pilot, lambda: "◀ here" in rows(pilot)[row_with(pilot, "The table is in place")])
+
+    walk_native(running, steps, "queue")
+
+
+def test_an_entry_is_left_out_of_the_context_and_taken_in_again(running: Running) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        await go_to(pilot, "The importer takes")
+        await pilot.press("e")
+        await until(pilot, lambda: "⊘ user" in rows(pilot)[0])
+        assert "The importer takes" not in str(tree_of(pilot).session.context().messages)
+        await settle(pilot)
+        await pilot.press("home", "e")
+        await until(pilot, lambda: "⊘" not in rows(pilot)[0])
+        assert "The importer takes" in str(tree_of(pilot).session.context().messages)
+
+    walk_native(running, steps)
+
+
+def test_the_text_of_an_entry_is_copied_and_that_of_a_prompt_one_goes_to(running: Running) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        await go_to(pilot, "The test sleeps")
+        await pilot.press("y")
+        assert pilot.app.clipboard.startswith("The test sleeps exactly")
+        await go_to(pilot, "Just sleep longer")
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, MenuDialog))
+        await pilot.press("enter")
+        await until(pilot, lambda: pilot.app.clipboard == "Just sleep longer.")
+
+    walk(running, steps)
+
+
+def test_a_chat_gets_the_text_of_the_prompt_that_the_user_goes_to(running: Running, workbench: Workbench) -> None:
+    went: list[str] = []
+
+    async def run() -> None:
+        async with running((100, 30)) as pilot:
+            summary = next(each for each in workbench.library.snapshot().sessions if "flaky" in each.title)
+            session = workbench.open_session(summary)
+            pilot.app.push_screen(TreeScreen(session, on_switch=lambda _, text: went.append(text)))
+            await until(pilot, lambda: isinstance(pilot.app.screen, TreeScreen) and pilot.app.screen._source)
+            await go_to(pilot, "Inject the clock")
+            await pilot.press("enter")
+            await until(pilot, lambda: isinstance(pilot.app.screen, MenuDialog))
+            await pilot.press("enter")
+            await until(pilot, lambda: went == ["Inject the clock, please."])
+
+    asyncio.run(run())
+
+
+def test_the_entry_is_shown_beside_the_tree_with_edits_as_diffs(running: Running) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        await go_to(pilot, "Edit tests/test_login.py")
+        panel = tree_of(pilot).query_one(EntryPanel)
+        await until(pilot, lambda: panel.is_done)
+        text = "\n".join(panel.render_line(y).text for y in range(panel.size.height))
+        assert "-sleep(1.0)" in text
+        assert "+sleep(1.2)" in text
+        await pilot.press("ctrl+p")
+        assert not panel.display
+
+    walk(running, steps)
+
+
+def test_keys_before_the_session_is_read_do_nothing(running: Running, workbench: Workbench) -> None:
+    may_open = threading.Event()
+
+    async def run() -> None:
+        async with running((100, 30)) as pilot:
+            summary = workbench.library.snapshot().sessions[0]
+
+            def open_late() -> Session:
+                assert may_open.wait(60)
+                return workbench.open_session(summary)
+
+            pilot.app.push_screen(TreeScreen(open_late, "a title"))
+            await pilot.press("ctrl+o", "d", "x", "space", "enter", "slash")
+            may_open.set()
+            await until(pilot, lambda: isinstance(pilot.app.screen, TreeScreen) and pilot.app.screen._source)
+            assert tree_of(pilot).source.rows.filter == "default"
+
+    asyncio.run(run())

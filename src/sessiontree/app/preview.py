@@ -10,10 +10,13 @@ from sessiontree.branches.tips import count_tips
 from sessiontree.core.entries import Entry, MessageEntry
 from sessiontree.core.messages import message_text
 from sessiontree.session.session import Session
+from sessiontree.views.tree_drawing import RowFormat, draw_tree
+from sessiontree.views.tree_rows import TreeRows
 
 MAX_TEXT = 2_000
 """Characters of a message in a preview."""
 _BATCH = 16
+_TREE_WIDTH, _MAX_COLUMNS, _MAX_ROWS = 80, 6, 12
 
 
 class Preview(Struct, frozen=True):
@@ -30,6 +33,10 @@ class Preview(Struct, frozen=True):
     entries: int = 0
     branches: int = 0
     problems: int = 0
+    hidden_turns: int = 0
+    """Prompts between the two exchanges."""
+    tree: tuple[str, ...] = ()
+    """Where branches start and end, drawn in rows; empty if there is only one branch. Sanitized."""
 
 
 def preview_session(session: Session) -> Preview:
@@ -42,6 +49,7 @@ def preview_session(session: Session) -> Preview:
         last_prompt, last_reply = "", last.reply if last.reply_id != first.reply_id else ""
     else:
         last_prompt, last_reply = last.prompt, last.reply
+    turns, tree = _find_branches(session, path)
     shown = {first.prompt_id, first.reply_id, last.prompt_id, last.reply_id} - {""}
     return Preview(
         first.prompt,
@@ -53,7 +61,20 @@ def preview_session(session: Session) -> Preview:
         len(session),
         count_tips(session),
         len(session.problems),
+        max(turns - len({first.prompt_id, last.prompt_id} - {""}), 0),
+        tree,
     )
+
+
+def _find_branches(session: Session, path: Sequence[str]) -> tuple[int, tuple[str, ...]]:
+    """The number of prompts on a path, and the drawing of the branches."""
+    rows = TreeRows(session, filter="branches", max_columns=_MAX_COLUMNS)
+    node_of = session.journal.tree.node_of
+    turns = sum(rows.kinds[node_of[id]] == "prompt" for id in path)
+    if len(rows.layout.first) < 2:
+        return turns, ()
+    around = rows.here if len(rows) > _MAX_ROWS else None
+    return turns, tuple(draw_tree(rows, _TREE_WIDTH, RowFormat(), around=around, margin=_MAX_ROWS // 2))
 
 
 class _Exchange(Struct):

@@ -19,6 +19,7 @@ from sessiontree.library.threads import ThreadMember, build_threads
 from sessiontree.search.query import And, Expression, Not, Or, Phrase, Query, Regex, Word, terms
 from sessiontree.search.query_parser import parse
 from sessiontree.search.session_filter import filter_sessions
+from sessiontree.views.listing import session_cost
 
 Sort: TypeAlias = Literal["recent", "relevance", "size", "cost"]
 Group: TypeAlias = Literal["none", "project", "agent", "tag"]
@@ -29,7 +30,7 @@ GROUPS: tuple[Group, ...] = ("none", "project", "agent", "tag")
 _SORT_KEYS: dict[str, Callable[[Summary], float]] = {
     "recent": lambda summary: summary.recency,
     "size": lambda summary: summary.size,
-    "cost": lambda summary: summary.cost,
+    "cost": lambda summary: session_cost(summary).dollars or 0.0,
 }
 
 _START_OF_WORD, _INSIDE_WORD, _SCATTERED = 3.0, 2.0, 1.0

@@ -5,16 +5,16 @@ All methods may be called from any thread.
 
 from __future__ import annotations
 
+import functools
 import os
+import re
 import shlex
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sessiontree import plugins
-from sessiontree.app.actions.contract import ActionPlan, Description
-from sessiontree.archive.archive_home import Home
-from sessiontree.conversion.launch import resume_in_place
 from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.dialects.canonical import SessionMeta
 from sessiontree.library.library import Library
@@ -26,6 +26,8 @@ from sessiontree.settings import Settings
 from sessiontree.stores.repositories import home_folder
 
 if TYPE_CHECKING:
+    from sessiontree.app.actions.contract import ActionPlan, Description
+    from sessiontree.archive.archive_home import Home
     from sessiontree.search.results import Hit
 
 
@@ -36,9 +38,17 @@ class Workbench:
         self.library = library
         self.cwd = os.path.abspath(cwd)
         self.settings = settings or Settings()
-        self.home = Home(home_folder(library.home), environment=library.environment)
+        self.now: Callable[[], float] = time.time
+        """The clock that ages are counted from."""
         self._lock = threading.Lock()
         self._scope: dict[str, bool] = {}
+
+    @functools.cached_property
+    def home(self) -> Home:
+        """Our home folder: archive and tags. It is loaded after the first frame."""
+        from sessiontree.archive.archive_home import Home
+
+        return Home(home_folder(self.library.home), environment=self.library.environment)
 
     # Sessions
 
@@ -109,14 +119,22 @@ class Workbench:
         """The command that resumes a session, for a shell. Opens no file."""
         if self.is_native(summary):
             return f"sessiontree chat --session {shlex.quote(summary.id if summary.is_file else summary.ref)}"
+        from sessiontree.conversion.launch import resume_in_place
+
         meta = SessionMeta(summary.id, "", summary.cwd, origin=summary.ref)
         command = resume_in_place(dialect_named(summary.agent), meta, summary.ref, self.library.environment)
         if command is None or not summary.cwd:
             return f"sessiontree resume {shlex.quote(summary.id)}"
         return f"cd {shlex.quote(summary.cwd)} && {shlex.join(command)}"
 
+    def with_short_paths(self, command: str) -> str:
+        """A command or a path with `~` for the home folder, where a shell would expand it."""
+        home = os.path.expanduser("~").rstrip("/")
+        return re.sub(rf"(^|(?<= )){re.escape(home)}(?=/)", "~", command) if home else command
+
     def describe_conversion(self, summary: Summary, agent: str) -> Description:
         """What resuming in another agent would write, and what would be lost."""
+        from sessiontree.app.actions.contract import Description
         from sessiontree.app.actions.convert import ConvertPlan
         from sessiontree.conversion.launch import plan_resumption
 

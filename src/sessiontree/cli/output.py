@@ -13,6 +13,7 @@ from sessiontree.core.jsonio import iter_json
 
 SCHEMA_VERSION = 1
 PLAIN_WIDTH = 100
+PLAIN_HEIGHT = 24
 _CONTROLS = re.compile(rb"\x7f|\xc2[\x80-\x9f]")
 
 
@@ -61,9 +62,25 @@ def terminal_columns(fallback: int) -> int:
 
 
 def _set_columns() -> int:
-    """The number in COLUMNS; 0 if it is missing or not a number."""
-    columns = os.environ.get("COLUMNS", "")
-    return int(columns) if columns.isascii() and columns.isdecimal() else 0
+    return _number_in("COLUMNS")
+
+
+def _number_in(name: str) -> int:
+    """The number in an environment variable; 0 if it is missing or not a number."""
+    text = os.environ.get(name, "")
+    return int(text) if text.isascii() and text.isdecimal() else 0
+
+
+def is_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+def height() -> int:
+    """The terminal's rows."""
+    try:
+        return _number_in("LINES") or os.get_terminal_size(sys.stdout.fileno()).lines or PLAIN_HEIGHT
+    except (AttributeError, ValueError, OSError):  # stdout is closed, or not a terminal
+        return PLAIN_HEIGHT
 
 
 def use_color() -> bool:

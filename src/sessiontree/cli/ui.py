@@ -70,7 +70,10 @@ def run_ui(options: Options) -> int | None:
 
     with Library(options.home, parse_roots(options.root)) as library:
         workbench = Workbench(library, os.getcwd(), load_settings(os.getcwd()).settings)
-        request = SessionTreeApp(workbench, everywhere=options.all).run()
+        app = SessionTreeApp(workbench, everywhere=options.all)
+        request = app.run()
+    for error in app.late_errors:
+        stderr.print_error(error)
     return None if request is None else _carry_out(request, options)
 
 

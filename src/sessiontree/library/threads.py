@@ -64,6 +64,12 @@ class _Index:
                 found.setdefault(summary.id, []).append(summary)
         return found
 
+    @functools.cached_property
+    def oldest(self) -> dict[str, Summary]:
+        """By id: the oldest session. Ids of one session only are left out."""
+        several = {id: copies for id, copies in self.by_id.items() if len(copies) > 1}
+        return {id: min(copies, key=lambda copy: (copy.modified, copy.ref)) for id, copies in several.items()}
+
     def find(self, named: str, asking: Summary) -> Summary | None:
         """Find a session by path or id; of several with one id, that of the same agent."""
         if named in self.by_ref:
@@ -85,8 +91,7 @@ def _origin_of(summary: Summary, index: _Index) -> Summary | None:
     """The origin of a fork. Of copies of one session in several dialects, the oldest is the origin."""
     if summary.forked_from:
         return index.find(summary.forked_from, summary)
-    copies = index.by_id.get(summary.id, ()) if summary.kind == "session" else ()
-    first = min(copies, key=lambda copy: (copy.modified, copy.ref), default=None)
+    first = index.oldest.get(summary.id) if summary.kind == "session" else None
     return first if first is not None and first.ref != summary.ref and first.agent != summary.agent else None
 
 
@@ -101,6 +106,8 @@ def _arrange(
     children: dict[str, list[Summary]] = {}
     parents: dict[str, str] = {}
     for summary in sessions:
+        if not (summary.parent or summary.forked_from or copies or summary.id in index.oldest):
+            continue  # the common case
         parent = above(summary, index)
         if parent is not None and not _descends_from(parents, parent.ref, summary.ref):
             parents[summary.ref] = parent.ref
@@ -108,9 +115,13 @@ def _arrange(
     tops = [summary for summary in sessions if summary.ref not in parents]
     if by_thread:
         positions = {summary.ref: at for at, summary in enumerate(sessions)}
-        tops.sort(
-            key=lambda summary: min(positions[member.summary.ref] for member in _flatten(summary, children, copies))
-        )
+
+        def first_position(summary: Summary) -> int:
+            if summary.ref not in children:
+                return positions[summary.ref]
+            return min(positions[member.summary.ref] for member in _flatten(summary, children, copies))
+
+        tops.sort(key=first_position)
     arranged: list[ThreadMember] = []
     for summary in tops:
         if summary.ref in children:

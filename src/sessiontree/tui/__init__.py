@@ -3,7 +3,9 @@
 app             the application
 sessions        the list of sessions, with session_rows and preview_panel
 tree            the tree of a session, with entry_panel
+action_flow     plan, confirm, carry out and undo actions
 line_list       a list that renders only its visible rows
+rendered_panel  a panel whose content is rendered in the background
 dialogs         questions on top of a screen
 requests        what the user asked for when the screens closed
 """

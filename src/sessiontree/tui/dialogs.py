@@ -14,7 +14,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from sessiontree.app.actions.contract import Description
-from sessiontree.views.text import clean
+from sessiontree.views.text import clean, one_line
 
 _CSS = """
 {name} {{ align: center middle; }}
@@ -70,18 +70,20 @@ class TextDialog(ModalScreen[str | None]):
     def __init__(self, title: str, value: str = "", hint: str = "Enter: save   Esc: cancel") -> None:
         super().__init__()
         self._title, self._value, self._hint = title, value, hint
+        self._shown = one_line(value)
 
     def compose(self) -> ComposeResult:
         with Vertical():
             yield Static(escape(clean(self._title)), classes="title")
-            yield Input(self._value)
+            yield Input(self._shown, select_on_focus=False)
             yield Static(escape(self._hint), classes="hint")
 
     def on_mount(self) -> None:
         self.query_one(Input).focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        self.dismiss(event.value)
+        # A text with characters that cannot be shown stays as it is unless the user changes it.
+        self.dismiss(self._value if event.value == self._shown else event.value)
 
     def action_cancel(self) -> None:
         self.dismiss(None)
@@ -117,12 +119,21 @@ class MenuDialog(ModalScreen[str | None]):
 class PageDialog(ModalScreen[None]):
     """A text to read: help, findings, a comparison."""
 
-    DEFAULT_CSS = _CSS.format(name="PageDialog")
+    DEFAULT_CSS = (
+        _CSS.format(name="PageDialog") + "PageDialog.wide > Vertical { width: 100%; max-width: 100%; max-height: 95%; }"
+        "PageDialog.wide VerticalScroll { max-height: 85vh; }"
+    )
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark", "close", "Close")]
 
-    def __init__(self, title: str, text: str) -> None:
-        super().__init__()
+    def __init__(self, title: str, text: str, *, is_wide: bool = False) -> None:
+        """A wide page takes the width of the screen, for text drawn with `text_width`."""
+        super().__init__(classes="wide" if is_wide else None)
         self._title, self._text = title, text
+
+    @staticmethod
+    def text_width(screen: int) -> int:
+        """Columns of text on a wide page."""
+        return max(screen - 8, 20)
 
     def compose(self) -> ComposeResult:
         with Vertical():

@@ -5,12 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Sequence
 
-from rich.console import Group, RenderableType
-from rich.markdown import Markdown
+from rich.console import RenderableType
 from rich.text import Text
-from textual.app import ComposeResult
-from textual.containers import VerticalScroll
-from textual.widgets import Static
 
 from sessiontree.core.entries import BranchSummary, Compaction, CustomMessage, Entry, MessageEntry, type_of
 from sessiontree.core.messages import (
@@ -25,35 +21,43 @@ from sessiontree.core.messages import (
     message_text,
     text_of,
 )
-from sessiontree.views.text import clean
+from sessiontree.errors import SessionTreeError
+from sessiontree.session.session import Session
+from sessiontree.tui.rendered_panel import RenderedPanel
+from sessiontree.views.text import clean, plural
 from sessiontree.views.tree_rows import call_text
 
+_DELAY = 0.05
+_MAX_ENTRIES = 50
 _MOST = 20_000
 """Characters of one block that are shown; a screen is not the place for more."""
 _OLD = ("old_text", "oldText", "old_string", "oldString")
 _NEW = ("new_text", "newText", "new_string", "newString", "content")
 
 
-class EntryPanel(VerticalScroll, can_focus=False):
-    """Shows one entry, or the entries of a folded run."""
+class EntryPanel(RenderedPanel):
+    """Shows one entry, or the entries of a folded row."""
 
-    def compose(self) -> ComposeResult:
-        yield Static(id="entry")
+    def show(self, session: Session, nodes: Sequence[int]) -> None:
+        """Show some entries of a session, after a moment: a user who moves on does not need them."""
+        shown = tuple(nodes[:_MAX_ENTRIES])
+        more = len(nodes) - len(shown)
 
-    def show(self, entries: Sequence[Entry]) -> None:
-        parts = [part for entry in entries for part in render_entry(entry)]
-        self.query_one("#entry", Static).update(Group(*parts))
-        self.scroll_home(animate=False)
+        def build() -> list[RenderableType]:
+            try:
+                parts = [part for entry in session.journal.entries(shown) for part in render_entry(entry)]
+            except (SessionTreeError, OSError) as error:
+                parts = [Text(clean(str(error)), "red")]
+            return [*parts, Text(f"⋯ {plural(more, 'more entry', 'more entries')}", "dim")] if more else parts
 
-    def text_of(self, entries: Sequence[Entry]) -> str:
-        """The entries as text, for the clipboard."""
-        return "\n\n".join(clean(_plain(entry)) for entry in entries)
+        self.show_content(build, delay=_DELAY)
 
 
-def _plain(entry: Entry) -> str:
+def plain_text(entry: Entry) -> str:
+    """The text of an entry, for the clipboard."""
     match entry:
         case MessageEntry():
-            return message_text(entry.message)
+            return "\n\n".join(filter(None, map(message_text, entry.messages)))
         case Compaction() | BranchSummary():
             return entry.summary
         case CustomMessage():
@@ -112,4 +116,6 @@ def _render_call(call: ToolCall) -> Iterator[RenderableType]:
 
 
 def _markdown(text: str) -> RenderableType:
+    from rich.markdown import Markdown  # not needed for the first frame
+
     return Markdown(clean(text[:_MOST]), hyperlinks=False)

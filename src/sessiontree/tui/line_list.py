@@ -78,6 +78,17 @@ class LineList(Widget, can_focus=True):
         def control(self) -> LineList:
             return self.line_list
 
+    class Resized(Message):
+        """The width for rows has changed."""
+
+        def __init__(self, line_list: LineList) -> None:
+            super().__init__()
+            self.line_list = line_list
+
+        @property
+        def control(self) -> LineList:
+            return self.line_list
+
     class Chosen(Message):
         """The user pressed Enter on a row, or clicked it twice."""
 
@@ -193,6 +204,12 @@ class LineList(Widget, can_focus=True):
     def on_resize(self) -> None:
         self._scroll_to_cursor()
         self.refresh()
+        self.post_message(self.Resized(self))
+
+    @property
+    def row_width(self) -> int:
+        """Columns for a row, without the scroll bar."""
+        return self.size.width - (len(self.rows) > self._visible_rows())
 
     def on_focus(self) -> None:
         self.refresh()
@@ -206,8 +223,8 @@ class LineList(Widget, can_focus=True):
         width, row = self.size.width, self.top + y
         if row >= len(self.rows):
             return Strip.blank(width, self.rich_style)
-        has_bar = len(self.rows) > self._visible_rows()
-        room = width - 1 if has_bar else width
+        room = self.row_width
+        has_bar = room < width
         segments = self.rows.render(row, room)
         base = self.rich_style
         if row == self.cursor:

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from rich.console import RenderableType
 from rich.text import Text
-from textual import work
-from textual.app import ComposeResult
-from textual.containers import VerticalScroll
-from textual.widgets import Static
-from textual.worker import get_current_worker
 
-from sessiontree.app.preview import Preview, preview_session
 from sessiontree.errors import SessionTreeError
 from sessiontree.library.summary import Summary
+from sessiontree.tui.rendered_panel import RenderedPanel
 from sessiontree.views.text import clean, plural
 
 if TYPE_CHECKING:
+    from sessiontree.app.preview import Preview
     from sessiontree.tui.app import SessionTreeApp
 
 _DELAY = 0.08
@@ -25,85 +22,77 @@ _DELAY = 0.08
 _KEPT = 64
 
 
-class PreviewPanel(VerticalScroll, can_focus=False):
-    """First prompt, first reply, last prompt, last reply."""
+class PreviewPanel(RenderedPanel):
+    """First prompt, first reply, last prompt, last reply, and the branches."""
 
     app: SessionTreeApp
 
-    def compose(self) -> ComposeResult:
-        yield Static(id="preview-text")
-
-    def on_mount(self) -> None:
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
         self._previews: OrderedDict[tuple[str, int, int], Preview | str] = OrderedDict()
-        self._wanted: Summary | None = None
+        self._key: tuple[str, int, int] | None = None
 
     def show(self, summary: Summary | None) -> None:
         """Show a session; it is read in the background unless it is known."""
-        self._wanted = summary
-        if not self.display:
-            return
         if summary is None:
-            self._render_text(Text())
+            self._key = None
+            self.show_now()
             return
-        known = self._previews.get(_key(summary))
-        if known is not None:
-            self._render_preview(summary, known)
-            return
-        self._render_text(_head(summary))
-        self.set_timer(_DELAY, lambda: self._load(summary) if self._wanted is summary else None)
+        key = _key(summary)
+        if key != self._key:
+            self.show_now(self._head(summary))
+        self._key = key
+        self.show_content(lambda: self._build_preview(summary), delay=0 if key in self._previews else _DELAY)
 
-    @work(thread=True, exclusive=True, group="preview")
-    def _load(self, summary: Summary) -> None:
-        worker = get_current_worker()
-        found: Preview | str
-        try:
-            with self.app.workbench.open_session(summary) as session:
-                found = preview_session(session)
-        except (SessionTreeError, OSError) as error:
-            found = str(error)
-        if not worker.is_cancelled:
-            self.app.call_from_thread(self._loaded, summary, found)
+    def _head(self, summary: Summary) -> Text:
+        text = Text()
+        text.append(clean(summary.title or "(no title)") + "\n", "bold")
+        folder = self.app.workbench.with_short_paths(summary.cwd)
+        where = " · ".join(filter(None, [summary.agent, folder, summary.git_branch, summary.model]))
+        text.append(clean(where) + "\n", "dim")
+        return text
 
-    def _loaded(self, summary: Summary, found: Preview | str) -> None:
-        self._previews[_key(summary)] = found
-        while len(self._previews) > _KEPT:
-            self._previews.popitem(last=False)
-        if self._wanted is summary:
-            self._render_preview(summary, found)
+    def _build_preview(self, summary: Summary) -> list[RenderableType]:
+        found = self._previews.get(_key(summary))
+        if found is None:
+            from sessiontree.app.preview import preview_session  # not needed for the first frame
 
-    def _render_preview(self, summary: Summary, found: Preview | str) -> None:
-        text = _head(summary)
-        if isinstance(found, str):
-            text.append(clean(found), "red")
-            self._render_text(text)
-            return
-        facts = [plural(found.messages, "message"), plural(found.branches, "branch", "branches")]
-        if found.problems:
-            facts.append(plural(found.problems, "problem"))
-        text.append(" · ".join(facts) + "\n", "dim")
-        _add(text, "▌ ", found.first_prompt, "bold")
-        _add(text, "", found.first_reply, "")
-        if found.hidden > 0:
-            text.append(f"\n⋯ {plural(found.hidden, 'more message', 'more messages')} ⋯\n", "dim")
-        _add(text, "▌ ", found.last_prompt, "bold")
-        _add(text, "", found.last_reply, "")
-        self._render_text(text)
+            try:
+                with self.app.workbench.open_session(summary) as session:
+                    found = preview_session(session)
+            except (SessionTreeError, OSError) as error:
+                found = str(error)
+            self._previews[_key(summary)] = found
+            while len(self._previews) > _KEPT:
+                self._previews.popitem(last=False)
+        return _render(self._head(summary), found)
 
-    def _render_text(self, text: Text) -> None:
-        self.query_one("#preview-text", Static).update(text)
-        self.scroll_home(animate=False)
+
+def _render(text: Text, found: Preview | str) -> list[RenderableType]:
+    if isinstance(found, str):
+        text.append(clean(found), "red")
+        return [text]
+    facts = [plural(found.messages, "message"), plural(found.branches, "branch", "branches")]
+    if found.problems:
+        facts.append(plural(found.problems, "problem"))
+    text.append(" · ".join(facts) + "\n", "dim")
+    _add(text, "▌ ", found.first_prompt, "bold")
+    _add(text, "", found.first_reply, "")
+    if found.hidden_turns:
+        text.append(f"\n⋯ {plural(found.hidden_turns, 'more turn')} ⋯\n", "dim")
+    elif found.hidden > 0:
+        text.append(f"\n⋯ {plural(found.hidden, 'more message')} ⋯\n", "dim")
+    _add(text, "▌ ", found.last_prompt, "bold")
+    _add(text, "", found.last_reply, "")
+    tree = [
+        Text(line, "" if "●" in line or "◆" in line else "dim", no_wrap=True, overflow="ellipsis")
+        for line in found.tree
+    ]
+    return [text, *tree]
 
 
 def _key(summary: Summary) -> tuple[str, int, int]:
     return summary.ref, summary.size, summary.modified
-
-
-def _head(summary: Summary) -> Text:
-    text = Text()
-    text.append(clean(summary.title or "(no title)") + "\n", "bold")
-    where = " · ".join(filter(None, [summary.agent, summary.cwd, summary.git_branch, summary.model]))
-    text.append(clean(where) + "\n", "dim")
-    return text
 
 
 def _add(text: Text, mark: str, content: str, style: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
@@ -13,7 +12,7 @@ from rich.style import Style
 from sessiontree.app.session_list import Heading, SessionList
 from sessiontree.library.summary import Summary
 from sessiontree.library.threads import ThreadMember
-from sessiontree.views.listing import MARKS, age, amount
+from sessiontree.views.listing import MARKS, age, amount, session_cost
 from sessiontree.views.text import columns, fitted, one_line
 
 _MIN_TITLE = 32
@@ -46,15 +45,16 @@ class SessionRows:
         pinned: frozenset[str] = frozenset(),
         *,
         with_project: bool = True,
+        now: float = 0.0,
     ) -> None:
-        """`snippets` are hits in the text of sessions, by reference."""
+        """Ages count from `now`. `snippets` are hits in the text of sessions, by reference."""
         self.found = found
         self._words = [word.lower() for word in words if word]
         self._snippets = snippets
         self._tags = tags
         self._pinned = pinned
         self._with_project = with_project
-        self._now = time.time()
+        self._now = now
         self._fitted: tuple[int, list[_Column]] | None = None
 
     def __len__(self) -> int:
@@ -151,13 +151,16 @@ class SessionRows:
         def counted(summary: Summary, number: float) -> str:
             return amount(number) if summary.exact or not number else f"~{amount(number)}"
 
+        def cost_text(summary: Summary) -> str:
+            return session_cost(summary).text() if summary.cost or summary.unpriced else ""
+
         now = self._now
         found = (
             _Column("project", 12, lambda summary: one_line(summary.cwd.rpartition("/")[2]), 2, right=False),
             _Column("age", 4, lambda summary: age(summary.recency, now), 0),
             _Column("msgs", 5, lambda summary: counted(summary, summary.messages), 3),
             _Column("br", 4, lambda summary: counted(summary, summary.branches) if summary.branches > 1 else "", 4),
-            _Column("cost", 7, lambda summary: f"{summary.cost:.2f}" if summary.cost else "", 5),
+            _Column("cost", 7, cost_text, 5),
             _Column("agent", 8, lambda summary: one_line(summary.agent), 1, right=False),
         )
         return found if self._with_project else found[1:]

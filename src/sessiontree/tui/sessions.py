@@ -12,11 +12,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.events import Key, Resize
-from textual.screen import Screen
 from textual.widgets import Footer, Input
 from textual.worker import Worker, get_current_worker
 
-from sessiontree.app.actions.contract import ActionPlan
+from sessiontree.app.actions.contract import ActionPlan, Description, Done
 from sessiontree.app.session_list import (
     GROUPS,
     SORTS,
@@ -29,17 +28,16 @@ from sessiontree.app.session_list import (
 from sessiontree.errors import SessionTreeError
 from sessiontree.library.summary import Summary
 from sessiontree.search.query_parser import FILTERS, parse
+from sessiontree.tui.action_flow import ActionScreen
 from sessiontree.tui.dialogs import MenuDialog, PageDialog, PlanDialog, TextDialog
 from sessiontree.tui.line_list import LineList, TextRow
 from sessiontree.tui.preview_panel import PreviewPanel
 from sessiontree.tui.requests import Chat, Resume
 from sessiontree.tui.session_rows import SessionRows
-from sessiontree.tui.tree import TreeScreen
 from sessiontree.views.text import clean, one_line, plural
 
 if TYPE_CHECKING:
     from sessiontree.search.results import Hit
-    from sessiontree.tui.app import SessionTreeApp
 
 _SEARCH_DELAY = 0.25
 """Seconds without a key before the text of sessions is searched."""
@@ -68,10 +66,9 @@ Ctrl+P      show or hide the preview
 Esc         back out one level"""
 
 
-class SessionsScreen(Screen[None]):
+class SessionsScreen(ActionScreen[None]):
     """All sessions of all agents, from what is known, and refreshed in the background."""
 
-    app: SessionTreeApp
     DEFAULT_CSS = """
     SessionsScreen #box { border: none; height: 1; padding: 0 1; background: $surface; }
     SessionsScreen #list { width: 1fr; }
@@ -80,7 +77,7 @@ class SessionsScreen(Screen[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back", show=False),
-        Binding("ctrl+y", "copy", "Copy command"),
+        Binding("ctrl+y", "copy", "Copy"),
         Binding("ctrl+p", "toggle_preview", "Preview", show=False),
         Binding("f1", "help", "Help", show=False),
     ]
@@ -95,7 +92,6 @@ class SessionsScreen(Screen[None]):
         self._pinned: frozenset[str] = frozenset()
         self._hits: list[Hit] = []
         self._search_timer: Any = None
-        self._undo: ActionPlan[Any] | None = None
         self._is_scanning = True
         self._error = ""
 
@@ -115,15 +111,10 @@ class SessionsScreen(Screen[None]):
             self._is_everywhere = not any(map(self._is_in_project, self._known))
         self._show()
         self.query_one("#box").focus()
-        self.call_after_refresh(self._start)
-
-    def _start(self) -> None:
-        self._load_tags()
-        self._scan()
+        self.call_after_refresh(self.refresh_list)
 
     def on_resize(self, event: Resize) -> None:
         self.set_class(event.size.width >= _WIDE, "preview")
-        self._show_heading()
 
     # Rows
 
@@ -140,16 +131,25 @@ class SessionsScreen(Screen[None]):
         if self._hits:
             found = with_hits(found, [hit.session for hit in self._hits])
         words = searched_words(self._options.query)
-        self._rows = SessionRows(found, words, snippets, self._tags, self._pinned, with_project=self._is_everywhere)
+        self._rows = SessionRows(
+            found,
+            words,
+            snippets,
+            self._tags,
+            self._pinned,
+            with_project=self._is_everywhere,
+            now=self.app.workbench.now(),
+        )
         row = None if selected is None or self._options.query else self._rows.row_of(selected)
         line_list.show_rows(self._rows, row)
         self._show_heading()
         self._show_status()
 
+    @on(LineList.Resized)
     def _show_heading(self) -> None:
-        line_list = self.query_one("#list", LineList)
-        if line_list.size.width:
-            self.query_one("#heading", TextRow).show(self._rows.heading(line_list.size.width - 1))
+        width = self.query_one("#list", LineList).row_width
+        if width > 0:
+            self.query_one("#heading", TextRow).show(self._rows.heading(width))
 
     def _show_status(self) -> None:
         scope = "all projects" if self._is_everywhere else f"this project ({os.path.basename(self.app.workbench.cwd)})"
@@ -172,7 +172,7 @@ class SessionsScreen(Screen[None]):
         summary = self.selected
         self.query_one(PreviewPanel).show(summary)
         command = self.app.workbench.resume_command(summary) if summary is not None else ""
-        self.query_one("#command", TextRow).show(f" {one_line(command)}")
+        self.query_one("#command", TextRow).show(f" {one_line(self.app.workbench.with_short_paths(command))}")
 
     # Background work
 
@@ -236,16 +236,15 @@ class SessionsScreen(Screen[None]):
     def on_key(self, event: Key) -> None:
         box = self.query_one("#box", Input)
         line_list = self.query_one("#list", LineList)
-        if self.focused is box:
-            if event.key in ("down", "up", "pagedown", "pageup"):
-                event.stop()
-                line_list.focus()
-                if event.key != "down" or line_list.cursor != 0 or not box.value:
-                    line_list.action_move({"down": 1, "pagedown": 10, "up": -1, "pageup": -10}[event.key])
-            elif event.key == "tab":
-                event.stop()
-                event.prevent_default()
-                self._complete(box)
+        if self.focused is box and event.key in ("down", "up", "pagedown", "pageup"):
+            event.stop()
+            line_list.focus()
+            if event.key != "down" or line_list.cursor != 0 or not box.value:
+                line_list.action_move({"down": 1, "pagedown": 10, "up": -1, "pageup": -10}[event.key])
+        if event.key == "tab" and (self.focused is box or not box.value):
+            event.stop()
+            event.prevent_default()
+            self._complete(box)
 
     @on(Input.Submitted, "#box")
     def _submit(self) -> None:
@@ -280,6 +279,7 @@ class SessionsScreen(Screen[None]):
 
     def action_toggle_preview(self) -> None:
         self.toggle_class("preview")
+        self.call_after_refresh(self._show_selected)
 
     def action_help(self) -> None:
         self.app.push_screen(PageDialog("Keys", HELP))
@@ -322,13 +322,20 @@ class SessionsScreen(Screen[None]):
         self._with_selected(copy)
 
     def action_tree(self) -> None:
-        self._with_selected(lambda summary: self.app.push_screen(TreeScreen(self.app.workbench.open_session(summary))))
+        from sessiontree.tui.tree import TreeScreen  # not needed for the first frame
+
+        def show(summary: Summary) -> None:
+            tree = TreeScreen(lambda: self.app.workbench.open_session(summary), summary.title)
+            # A fork or a new name made there is shown here.
+            self.app.push_screen(tree, lambda _: self.refresh_list())
+
+        self._with_selected(show)
 
     def action_rename(self) -> None:
         def ask(summary: Summary) -> None:
             def rename(name: str | None) -> None:
                 if name is not None:
-                    self._do("rename", summary, name=name)
+                    self.do("rename", summary, name=name)
 
             self.app.push_screen(TextDialog("Rename the session", summary.title), rename)
 
@@ -343,23 +350,23 @@ class SessionsScreen(Screen[None]):
                     after = tuple(text.replace(",", " ").split())
                     add = [tag for tag in after if tag not in before]
                     remove = [tag for tag in before if tag not in after]
-                    self._do("tag", summary, add=add, remove=remove)
+                    self.do("tag", summary, add=add, remove=remove)
 
             self.app.push_screen(TextDialog("Tags, separated by spaces", " ".join(before)), change)
 
         self._with_selected(ask)
 
     def action_pin(self) -> None:
-        self._with_selected(lambda summary: self._do("pin", summary, pinned=summary.ref not in self._pinned))
+        self._with_selected(lambda summary: self.do("pin", summary, pinned=summary.ref not in self._pinned))
 
     def action_archive(self) -> None:
-        self._with_selected(lambda summary: self._do("archive", summary, confirm=True))
+        self._with_selected(lambda summary: self.do("archive", summary, confirm=True))
 
     def action_export(self) -> None:
         def ask(summary: Summary) -> None:
             def export(path: str | None) -> None:
                 if path:
-                    self._do("export", summary, path=os.path.abspath(os.path.expanduser(path)))
+                    self.do("export", summary, path=os.path.abspath(os.path.expanduser(path)))
 
             name = f"{summary.id[:8]}.html"
             self.app.push_screen(TextDialog("Export to (.html, .md, .txt or .jsonl)", name), export)
@@ -381,13 +388,6 @@ class SessionsScreen(Screen[None]):
 
         self._with_selected(choose)
 
-    def action_undo(self) -> None:
-        if self._undo is None:
-            self.notify("There is nothing to undo.")
-            return
-        plan, self._undo = self._undo, None
-        self._carry_out(plan)
-
     # Actions
 
     def _with_selected(self, act: Callable[[Summary], object]) -> None:
@@ -398,73 +398,35 @@ class SessionsScreen(Screen[None]):
         try:
             act(summary)
         except (SessionTreeError, OSError) as error:
-            self._report(error)
+            self.report(error)
 
-    def _report(self, error: Exception) -> None:
-        self.notify(clean(str(error)), severity="error", timeout=10, markup=False)
+    def after_action(self, done: Done[Any]) -> None:  # noqa: ARG002 - the list shows what is on disk
+        self.refresh_list()
 
-    @work(thread=True, exclusive=True, group="action")
-    def _do(self, action: str, summary: Summary, /, *, confirm: bool = False, **arguments: Any) -> None:
-        """Plan an action in the background, and carry it out, if necessary after a confirmation."""
-        try:
-            plan = self.app.workbench.plan(action, summary, **arguments)
-            description = plan.describe()
-        except (SessionTreeError, OSError) as error:
-            self.app.call_from_thread(self._report, error)
-            return
-        if confirm or description.warnings or description.final:
-            self.app.call_from_thread(self._confirm, plan, description)
-        else:
-            self.app.call_from_thread(self._carry_out, plan)
-
-    def _confirm(self, plan: ActionPlan[Any], description: Any) -> None:
-        def answered(is_confirmed: bool | None) -> None:
-            if is_confirmed:
-                self._carry_out(plan)
-
-        self.app.push_screen(PlanDialog(description), answered)
-
-    @work(thread=True, exclusive=True, group="action")
-    def _carry_out(self, plan: ActionPlan[Any]) -> None:
-        try:
-            done = plan.do()
-        except (SessionTreeError, OSError) as error:
-            self.app.call_from_thread(self._report, error)
-            return
-        self.app.call_from_thread(self._finish, plan, done.undo)
-
-    def _finish(self, plan: ActionPlan[Any], undo: ActionPlan[Any] | None) -> None:
-        self._undo = undo
-        hint = " Press u to undo." if undo is not None else ""
-        self.notify(f"Done: {clean(plan.describe().title)}.{hint}", markup=False)
+    def refresh_list(self) -> None:
+        """Read tags and scan the disk again."""
         self._load_tags()
         self._scan()
 
-    @work(thread=True, exclusive=True, group="action")
     def _examine(self, summary: Summary) -> None:
-        try:
-            lines, plan = self.app.workbench.examine(summary)
-        except (SessionTreeError, OSError) as error:
-            self.app.call_from_thread(self._report, error)
-            return
-        if plan is None:
-            self.app.call_from_thread(self.app.push_screen, PageDialog("Health", "\n".join(lines)))
-        else:
-            self.app.call_from_thread(self._confirm, plan, replace(plan.describe(), lines=tuple(lines)))
+        def show(found: tuple[list[str], ActionPlan[Any] | None]) -> None:
+            lines, plan = found
+            if plan is None:
+                self.app.push_screen(PageDialog("Health", "\n".join(lines)))
+            else:
+                self.confirm(plan, replace(plan.describe(), lines=tuple(lines)))
 
-    @work(thread=True, exclusive=True, group="action")
+        self.in_background(lambda: self.app.workbench.examine(summary), show)
+
     def _plan_other_agent(self, summary: Summary, agent: str) -> None:
-        try:
-            description = self.app.workbench.describe_conversion(summary, agent)
-        except (SessionTreeError, OSError) as error:
-            self.app.call_from_thread(self._report, error)
-            return
-
         def answered(is_confirmed: bool | None) -> None:
             if is_confirmed:
                 self.app.leave(Resume(summary.ref, agent))
 
-        self.app.call_from_thread(self.app.push_screen, PlanDialog(description), answered)
+        def show(description: Description) -> None:
+            self.app.push_screen(PlanDialog(description), answered)
+
+        self.in_background(lambda: self.app.workbench.describe_conversion(summary, agent), show)
 
 
 class SessionLineList(LineList):
@@ -472,8 +434,9 @@ class SessionLineList(LineList):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "choose", "Resume"),
+        Binding("question_mark", "screen.help", "Help", key_display="?"),
         Binding("c", "screen.chat", "Chat"),
-        Binding("o", "screen.other_agent", "Other agent"),
+        Binding("o", "screen.other_agent", "In agent"),
         Binding("t", "screen.tree", "Tree"),
         Binding("r", "screen.rename", "Rename"),
         Binding("number_sign", "screen.tag", "Tags", key_display="#"),
@@ -486,8 +449,7 @@ class SessionLineList(LineList):
         Binding("g", "screen.next_group", "Group", show=False),
         Binding("right", "screen.unfold(True)", "Sub-agents", show=False),
         Binding("left", "screen.unfold(False)", "Hide sub-agents", show=False),
-        Binding("slash", "screen.focus_box", "Find", key_display="/"),
-        Binding("question_mark", "screen.help", "Help", key_display="?"),
+        Binding("slash", "screen.focus_box", "Find", key_display="/", show=False),
     ]
 
 

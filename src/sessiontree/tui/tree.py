@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
@@ -12,54 +13,69 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.events import Resize
-from textual.screen import Screen
 from textual.widgets import Footer, Input
+from textual.worker import get_current_worker
 
-from sessiontree.app.actions.contract import ActionPlan
+from sessiontree.app.actions.contract import ActionPlan, Done
 from sessiontree.branches.tips import count_tips
 from sessiontree.core.entries import MessageEntry
-from sessiontree.core.messages import User
-from sessiontree.errors import SessionTreeError
+from sessiontree.core.messages import User, message_text
+from sessiontree.errors import SessionTreeError, UsageError
 from sessiontree.explore.branch_labels import find_marks
 from sessiontree.session.session import Session
-from sessiontree.tui.dialogs import MenuDialog, PageDialog, PlanDialog, TextDialog
-from sessiontree.tui.entry_panel import EntryPanel
+from sessiontree.tui.action_flow import ActionScreen
+from sessiontree.tui.dialogs import MenuDialog, PageDialog, TextDialog
+from sessiontree.tui.entry_panel import EntryPanel, plain_text
 from sessiontree.tui.line_list import LineList, TextRow
-from sessiontree.views.graph import clock
-from sessiontree.views.text import clean, columns, fitted, one_line, plural
-from sessiontree.views.tree_rows import FILTERS, TreeFilter, TreeRows
-
-if TYPE_CHECKING:
-    from sessiontree.tui.app import SessionTreeApp
+from sessiontree.views.text import clean, one_line, plural
+from sessiontree.views.tree_drawing import PartKind, RowFacts, RowFormat, draw_row, lane_color, read_facts
+from sessiontree.views.tree_rows import FILTERS, TreeFilter, TreeRows, entry_text
 
 _WIDE = 110
-_SPEAKER = 9
-_LANE_COLORS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red", "bright_cyan", "bright_magenta")
+_DELAY = 0.15
+"""Seconds without a key before the tree is searched."""
+_KEPT = 2_048
+_MAX_TEXT = 512
+"""Columns of a row's text that are kept."""
+_STEP = 64
+_LARGE = 5_000
+"""Entries from which on rows are arranged in the background."""
 _DIM = Style(dim=True)
 _MATCH = Style(bold=True, reverse=True)
 _LABEL = Style(color="yellow")
-_HERE = Style(color="green", bold=True)
-_SPEAKERS = {"user": Style(color="cyan", bold=True), "assistant": Style(color="green"), "merge": Style(color="magenta")}
+_STYLES: dict[PartKind, Style | None] = {
+    "mark": _LABEL,
+    "fold": _DIM,
+    "text": None,
+    "other text": _DIM,
+    "label": _LABEL,
+    "here": Style(color="green", bold=True),
+    "time": _DIM,
+}
+_NAMES = {"user": Style(color="cyan", bold=True), "assistant": Style(color="green"), "merge": Style(color="magenta")}
 
 HELP = """↑ ↓ PgUp PgDn Home End   move
-→ ←         unfold or fold a run of tool calls
-Enter       go to the entry; to a prompt: to just before it
+→ ←         unfold or fold a run of tool calls, or what a compaction replaced
+Enter       go to the entry; to a prompt: to just before it, and its text is copied
 Ctrl+U      only your own messages
 Ctrl+O      next view: default, no tools, user, labeled, all
-/           find; n and N go to the next and the previous match
+/           find, also in folded rows; n and N go to the next and the previous match
 L           label the entry
 T           show or hide times
-Space       mark an entry; two marks are compared and picked
+Space       mark an entry; two marked ones are compared, marked ones are picked
 d           compare: the two marked branches, or the current one with this one
 m           merge this branch into the current one
 P           copy the marked entries to the current branch
 x           move the branch from here on to the archive
 f           start a new session with the history of this entry
 e           leave the entry out of the context, or take it in again
-u           go back to before the last compaction
+u           go back to before the selected compaction, or the last one
 U           undo the last action
 y           copy the text of the entry
-Esc         back out one level"""
+Ctrl+P      show or hide the entry beside the tree; [ and ] scroll it
+Esc         back out one level
+
+● on the active path  ○ other branches  ◆ merge  ▸ folded  ⊘ left out of the context"""
 
 
 class TreeSource:
@@ -67,9 +83,10 @@ class TreeSource:
 
     def __init__(self, rows: TreeRows) -> None:
         self.rows = rows
-        self.with_times = False
+        self.format = RowFormat()
         self.marked: list[str] = []
         self.match = ""
+        self._facts: OrderedDict[tuple[int, str], RowFacts] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -78,40 +95,27 @@ class TreeSource:
         return 0 <= row < len(self.rows)
 
     def render(self, row: int, width: int) -> list[Segment]:
-        rows = self.rows
-        shown = rows.rows[row]
-        node, id = shown.node, rows.id_of(row)
-        is_active = node in rows.active
-        is_here = rows.current in shown.nodes
-        rails = shown.rails.text(self._dot(row, is_active=is_active))
-        lane = Style(color=_LANE_COLORS[rows.lane(row) % len(_LANE_COLORS)], dim=not is_active)
-        mark = "✓ " if id in self.marked else ""
-        fold = "▸ " if shown.is_folded else ""
-        speaker = rows.speaker(row)
-        label = rows.labels.get(id)
-        right = f"  [{one_line(label)}]" if label else ""
-        branch = rows.marks.get(id)
-        if branch is not None:
-            right += f"  [{branch.texts[-1]}]"
-        time = f"  {clock(rows.entry(node).timestamp)}" if self.with_times else ""
-        here = "  ◀ here" if is_here else ""
-        left = f"{rails} "
-        room = width - columns(left) - _SPEAKER - 1 - columns(mark + fold + right + here + time)
-        text = fitted(rows.text(row), max(room, 1))
-        return [
-            Segment(left, lane),
-            Segment(mark, _LABEL),
-            Segment(fitted(speaker, _SPEAKER) + " ", _SPEAKERS.get(speaker, _DIM)),
-            Segment(fold, _DIM),
-            *self._with_match(text, None if is_active else _DIM),
-            Segment(right, _LABEL),
-            Segment(here, _HERE),
-            Segment(time, _DIM),
-        ]
-
-    def _dot(self, row: int, *, is_active: bool) -> str:
-        is_merge = self.rows.id_of(row) in self.rows.merges
-        return ("◆" if is_active else "◇") if is_merge else ("●" if is_active else "○")
+        rows, shown = self.rows, self.rows[row]
+        key = shown.node, shown.fold
+        facts = self._facts.get(key)
+        if facts is None:
+            entries = rows.session.journal.entries(rows.needed(shown))
+            facts = self._facts[key] = read_facts(rows, row, shown, entries, _MAX_TEXT)
+            if len(self._facts) > _KEPT:
+                self._facts.popitem(last=False)
+        segments: list[Segment] = []
+        for part in draw_row(rows, row, shown, facts, width, self.format, self.marked):
+            match part.kind:
+                case "rails" | "other rails":
+                    color = f"color({lane_color(rows.lane(row))})"
+                    segments.append(Segment(part.text, Style(color=color, dim=part.kind == "other rails")))
+                case "name":
+                    segments.append(Segment(part.text, _NAMES.get(facts.name, _DIM)))
+                case "text" | "other text" as kind:
+                    segments += self._with_match(part.text, _STYLES[kind])
+                case kind:
+                    segments.append(Segment(part.text, _STYLES.get(kind)))
+        return segments
 
     def _with_match(self, text: str, style: Style | None) -> list[Segment]:
         lowered = text.lower()
@@ -122,10 +126,10 @@ class TreeSource:
         return [Segment(text[:at], style), Segment(text[at:end], _MATCH), Segment(text[end:], style)]
 
 
-class TreeScreen(Screen[None]):
+class TreeScreen(ActionScreen[None]):
     """One session as a tree."""
 
-    app: SessionTreeApp
+    undo_key = "U"
     DEFAULT_CSS = """
     TreeScreen #find { display: none; border: none; height: 1; padding: 0 1; }
     TreeScreen.finding #find { display: block; }
@@ -135,6 +139,7 @@ class TreeScreen(Screen[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back"),
+        Binding("question_mark,f1", "help", "Help", key_display="?"),
         Binding("ctrl+u", "filter('user')", "Prompts"),
         Binding("ctrl+o", "next_filter", "View"),
         Binding("slash", "find", "Find", key_display="/"),
@@ -154,18 +159,35 @@ class TreeScreen(Screen[None]):
         Binding("u", "undo_compaction", "Undo compaction", show=False),
         Binding("U", "undo", "Undo", show=False),
         Binding("y", "copy", "Copy", show=False),
-        Binding("question_mark", "help", "Help", key_display="?"),
+        Binding("ctrl+p", "toggle_panel", "Entry", show=False),
+        Binding("left_square_bracket", "scroll_panel(-1)", "Scroll the entry up", show=False),
+        Binding("right_square_bracket", "scroll_panel(1)", "Scroll the entry down", show=False),
     ]
 
-    def __init__(self, session: Session) -> None:
+    def __init__(
+        self,
+        session: Session | Callable[[], Session],
+        title: str = "",
+        *,
+        on_switch: Callable[[Session, str], object] | None = None,
+    ) -> None:
+        """`session` may be a function that opens it: it runs in the background, and the screen closes the session.
+
+        `on_switch` is called after the user went to an entry, with the text of the prompt if it was one. A chat closes
+        the tree then and puts the text into its editor; without it, the text is copied to the clipboard.
+        """
         super().__init__()
-        self.session = session
+        self._opened = session if isinstance(session, Session) else None
+        self._open = None if isinstance(session, Session) else session
+        self._title = title
+        self._on_switch = on_switch
         self._source: TreeSource | None = None
-        self._undo: ActionPlan[Any] | None = None
+        self._wanted: TreeRows | None = None
+        """The rows that were asked for; they are shown when they are arranged."""
 
     def compose(self) -> ComposeResult:
         yield TextRow(id="title")
-        yield Input(placeholder="Find in this session", id="find")
+        yield Input(placeholder="Find in this session", id="find", select_on_focus=False)
         with Horizontal():
             yield LineList(id="tree")
             yield EntryPanel(id="panel")
@@ -173,46 +195,88 @@ class TreeScreen(Screen[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        self.query_one("#title", TextRow).show(f" {one_line(self.session.name or self.session.id)}  reading…")
+        self.query_one("#title", TextRow).show(f" {one_line(self._title)}  reading…")
         self.query_one("#tree").focus()
         self._load()
+
+    def on_unmount(self) -> None:
+        if self._open is not None and self._opened is not None:
+            self._opened.close()
 
     def on_resize(self, event: Resize) -> None:
         self.set_class(event.size.width >= _WIDE, "panel")
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's
+        """Only leaving and help work while the session is being read."""
+        return self._source is not None or action in ("back", "help")
+
     @work(thread=True, exclusive=True, group="load")
     def _load(self) -> None:
+        worker = get_current_worker()
         try:
-            rows = TreeRows(self.session, find_marks(self.session))
+            if self._opened is None:
+                assert self._open is not None
+                self._opened = self._open()
+            rows = TreeRows(self._opened, find_marks(self._opened))
         except (SessionTreeError, OSError) as error:
-            self.app.call_from_thread(self._report, error)
+            self.app.call_from_thread(self._fail, error)
             return
-        self.app.call_from_thread(self._loaded, rows)
+        if not worker.is_cancelled:
+            self.app.call_from_thread(self._loaded, rows)
+
+    def _fail(self, error: Exception) -> None:
+        self.report(error)
+        if self._source is None and self.is_current:
+            self.dismiss()
 
     def _loaded(self, rows: TreeRows) -> None:
+        if not self.is_attached:
+            return
         source = TreeSource(rows)
+        keep = None
         if self._source is not None:
             before = self._source
-            rows.filter, rows.unfolded = before.rows.filter, before.rows.unfolded
-            rows.rearrange()
-            source.with_times, source.marked, source.match = before.with_times, before.marked, before.match
-        self._source = source
-        self._show(rows.row_of(rows.current))
+            if before.rows.leaf == rows.leaf:
+                keep = self.selected
+            if (self.wanted.filter, self.wanted.unfolded) != (rows.filter, rows.unfolded):
+                rows.filter, rows.unfolded = self.wanted.filter, self.wanted.unfolded
+                rows.rearrange()
+            source.format, source.marked, source.match = before.format, before.marked, before.match
+        self._source, self._wanted = source, rows
+        kept = rows.row_of(rows.session.node_of(keep)) if keep is not None and keep in rows.session else None
+        self._show(rows.here if kept is None else kept)
+        self._show_title()
+        self.refresh_bindings()
 
     # Rows
+
+    @property
+    def session(self) -> Session:
+        assert self._opened is not None, "the session is still being read"
+        return self._opened
 
     @property
     def source(self) -> TreeSource:
         assert self._source is not None, "the tree is still being read"
         return self._source
 
+    @property
+    def wanted(self) -> TreeRows:
+        assert self._wanted is not None, "the tree is still being read"
+        return self._wanted
+
     def _show(self, row: int | None) -> None:
-        rows = self.source.rows
         self.query_one("#tree", LineList).show_rows(self.source, row)
+        self._show_status()
+
+    def _show_title(self) -> None:
         entries = plural(len(self.session), "entry", "entries")
         branches = plural(count_tips(self.session), "branch", "branches")
-        title = one_line(self.session.name or self.session.id)
+        title = one_line(self.session.name or self._title or self.session.id)
         self.query_one("#title", TextRow).show(f" {title} · {self.session.dialect.name} · {entries} · {branches}")
+
+    def _show_status(self) -> None:
+        rows = self.source.rows
         marked = f" · {len(self.source.marked)} marked" if self.source.marked else ""
         match = f" · /{one_line(self.source.match)}" if self.source.match else ""
         self.query_one("#status", TextRow).show(f" view: {rows.filter} · {plural(len(rows), 'row')}{marked}{match}")
@@ -225,15 +289,32 @@ class TreeScreen(Screen[None]):
 
     @on(LineList.Highlighted)
     def _show_entry(self, event: LineList.Highlighted) -> None:
-        panel = self.query_one(EntryPanel)
-        if event.row is not None and self._source is not None and panel.display:
+        if event.row is not None and self._source is not None and event.row < len(self.source):
             rows = self.source.rows
-            panel.show([rows.entry(node) for node in rows.rows[event.row].nodes[:50]])
+            self.query_one(EntryPanel).show(self.session, rows[event.row].nodes)
 
-    def _rearrange(self, keep: str | None) -> None:
-        rows = self.source.rows
+    def _arrange(self, rows: TreeRows, keep: int | None) -> None:
+        """Arrange rows and show them with the cursor at a node; those of large trees in the background."""
+        self._wanted = rows
+        if len(self.session) < _LARGE:
+            rows.rearrange()
+            self._show_arranged(rows, keep)
+        else:
+            self._arrange_large(rows, keep)
+
+    @work(thread=True, exclusive=True, group="arrange")
+    def _arrange_large(self, rows: TreeRows, keep: int | None) -> None:
         rows.rearrange()
-        self._show(rows.row_of(self.session.node_of(keep)))
+        self.app.call_from_thread(self._show_arranged, rows, keep)
+
+    def _show_arranged(self, rows: TreeRows, keep: int | None) -> None:
+        if rows is self._wanted and self.is_attached:  # else another view was chosen meanwhile
+            self.source.rows = rows
+            self._show(rows.row_of(keep))
+
+    @property
+    def _selected_node(self) -> int | None:
+        return self.session.node_of(self.selected)
 
     # Views
 
@@ -245,52 +326,40 @@ class TreeScreen(Screen[None]):
             self.query_one("#tree").focus()
         elif self._source is not None and (self.source.match or self.source.marked):
             self.source.match, self.source.marked = "", []
-            self._rearrange(self.selected)
+            self.query_one("#tree", LineList).refresh_rows()
+            self._show_status()
         elif self._source is not None and self.source.rows.filter != "default":
             self.action_filter("default")
         else:
             self.dismiss()
 
     def action_filter(self, name: TreeFilter) -> None:
-        keep = self.selected
-        rows = self.source.rows
+        rows = self.wanted.copy()
         rows.filter = "default" if rows.filter == name else name
-        self._rearrange(keep)
+        self._arrange(rows, self._selected_node)
 
     def action_next_filter(self) -> None:
-        keep, rows = self.selected, self.source.rows
-        rows.filter = FILTERS[(FILTERS.index(rows.filter) + 1) % len(FILTERS)]
-        self._rearrange(keep)
+        self.action_filter(FILTERS[(FILTERS.index(self.wanted.filter) + 1) % len(FILTERS)])
 
     def action_fold(self, is_folded: bool) -> None:
         row = self.query_one("#tree", LineList).cursor
-        if row is None:
+        if row is None or self.wanted is not self.source.rows:
             return
-        rows = self.source.rows
-        node, keep = rows.rows[row].node, rows.id_of(row)
-        if not is_folded and rows.rows[row].is_folded:
-            rows.unfolded.add(node)
-        elif is_folded:
-            start = self._start_of_run(row)
-            if start is None:
-                return
-            rows.unfolded.discard(start)
-        else:
-            return
-        self._rearrange(keep)
-
-    def _start_of_run(self, row: int) -> int | None:
-        """The unfolded run that a row belongs to."""
-        rows = self.source.rows
-        while row >= 0 and rows.kinds[rows.rows[row].node] in ("calls", "result"):
-            if rows.rows[row].node in rows.unfolded:
-                return rows.rows[row].node
-            row -= 1
-        return None
+        rows = self.wanted.copy()
+        node = rows.set_fold(row, is_folded=is_folded)
+        if node is not None:
+            self._arrange(rows, node)
 
     def action_times(self) -> None:
-        self.source.with_times = not self.source.with_times
+        self.source.format = RowFormat(with_times=not self.source.format.with_times)
         self.query_one("#tree", LineList).refresh_rows()
+
+    def action_toggle_panel(self) -> None:
+        self.toggle_class("panel")
+
+    def action_scroll_panel(self, pages: int) -> None:
+        panel = self.query_one(EntryPanel)
+        panel.scroll_relative(y=pages * max(panel.size.height - 2, 1), animate=False)
 
     def action_help(self) -> None:
         self.app.push_screen(PageDialog("Keys", HELP))
@@ -303,25 +372,58 @@ class TreeScreen(Screen[None]):
     def _set_match(self, event: Input.Changed) -> None:
         self.source.match = event.value.lower()
         self.query_one("#tree", LineList).refresh_rows()
+        self._show_status()
+        if event.value:
+            self.set_timer(_DELAY, lambda: self._find_typed(event.value.lower()))
+
+    def _find_typed(self, match: str) -> None:
+        if self.query_one("#find").has_focus and match == self.source.match:
+            self._start_find(match, 1, from_here=True)
 
     @on(Input.Submitted, "#find")
     def _find_first(self) -> None:
         self.remove_class("finding")
         self.query_one("#tree").focus()
-        self.action_next_match(1)
+        if self.source.match:
+            self._start_find(self.source.match, 1, from_here=True)
 
     def action_next_match(self, step: int) -> None:
-        line_list, source = self.query_one("#tree", LineList), self.source
-        if not source.match or line_list.cursor is None:
+        if not self.source.match:
             self.notify("Press / to find a text in this session.")
             return
-        count = len(source)
-        for distance in range(1, count + 1):
-            row = (line_list.cursor + step * distance) % count
-            if source.match in source.rows.text(row).lower():
-                line_list.move_to(row, step=step)
-                return
-        self.notify(f"No match for {clean(source.match)}", markup=False)
+        self._start_find(self.source.match, step, from_here=False)
+
+    def _start_find(self, match: str, step: int, *, from_here: bool) -> None:
+        cursor = self.query_one("#tree", LineList).cursor
+        if cursor is not None:
+            self._find(match, self.source.rows, cursor if from_here else cursor + step, step)
+
+    @work(thread=True, exclusive=True, group="find")
+    def _find(self, match: str, rows: TreeRows, first: int, step: int) -> None:
+        """Go to the next entry with a text, also if it is folded. Entries are decoded in the background."""
+        worker, count = get_current_worker(), len(rows)
+        order = (rows[(first + step * distance) % count].nodes for distance in range(count))
+        nodes = [node for of_row in order for node in (of_row if step > 0 else reversed(of_row))]
+        for start in range(0, len(nodes), _STEP):
+            part = nodes[start : start + _STEP]
+            for node, entry in zip(part, rows.session.journal.iter_entries(part), strict=True):
+                if worker.is_cancelled:
+                    return
+                if match in entry_text(entry).lower():
+                    self.app.call_from_thread(self._found, rows, match, node)
+                    return
+        self.app.call_from_thread(self.notify, f"No match for {clean(match)}", markup=False)
+
+    def _found(self, rows: TreeRows, match: str, node: int) -> None:
+        if self._source is None or rows is not self.source.rows or match != self.source.match:
+            return  # the tree or the text has changed
+        row = rows.row_of(node)
+        if row is None or rows.nodes[row] != node:
+            revealed = self.wanted.copy()
+            revealed.reveal(node)
+            self._arrange(revealed, node)
+        else:
+            self.query_one("#tree", LineList).move_to(row)
 
     def action_mark(self) -> None:
         if self.selected is None:
@@ -331,12 +433,12 @@ class TreeScreen(Screen[None]):
             marked.remove(self.selected)
         else:
             marked.append(self.selected)
-        self._show(self.query_one("#tree", LineList).cursor)
+        self.query_one("#tree", LineList).refresh_rows()
+        self._show_status()
 
     def action_copy(self) -> None:
         if self.selected is not None:
-            entry = self.session.entry(self.selected)
-            self.app.copy_to_clipboard(self.query_one(EntryPanel).text_of([entry]))
+            self.app.copy_to_clipboard(plain_text(self.session.entry(self.selected)))
             self.notify("Copied the text of the entry.")
 
     # Actions
@@ -352,20 +454,32 @@ class TreeScreen(Screen[None]):
         if target == self.session.leaf:
             self.notify("This is the current entry.")
             return
+        prompt = message_text(entry.message) if is_prompt and isinstance(entry, MessageEntry) else ""
+
+        def switch(**how: Any) -> None:
+            self.do("switch", self.session, entry=target, then=went, **how)
+
+        def went() -> None:
+            if self._on_switch is not None:
+                self._on_switch(self.session, prompt)
+            elif prompt:
+                self.app.copy_to_clipboard(prompt)
+                self.app.notify("The text of the prompt was copied.")
+
         options = (("no", "No summary"), ("yes", "Summarize the branch you are leaving"), ("focus", "… with a focus"))
 
         def answered(answer: str | None) -> None:
             match answer:
                 case "no":
-                    self._do("switch", entry=target)
+                    switch()
                 case "yes":
-                    self._do("switch", entry=target, summarize=True, confirm=True)
+                    switch(summarize=True, confirm=True)
                 case "focus":
                     self.app.push_screen(TextDialog("What should the summary focus on?"), focused)
 
         def focused(text: str | None) -> None:
             if text is not None:
-                self._do("switch", entry=target, summarize=True, instructions=text, confirm=True)
+                switch(summarize=True, instructions=text, confirm=True)
 
         self.app.push_screen(MenuDialog("Summarize the branch you are leaving?", options), answered)
 
@@ -376,109 +490,77 @@ class TreeScreen(Screen[None]):
 
         def label(text: str | None) -> None:
             if text is not None:
-                self._do("label", entry=id, text=text or None)
+                self.do("label", self.session, entry=id, text=text or None)
 
         self.app.push_screen(TextDialog("Label (empty removes it)", self.source.rows.labels.get(id, "")), label)
 
     def action_diff(self) -> None:
         marked = self.source.marked
-        if len(marked) == 2:
-            self._compare(marked[1], marked[0])
-        elif self.selected is not None:
-            self._compare(self.selected, None)
+        if len(marked) > 2:
+            self.notify(f"{len(marked)} entries are marked; mark two to compare them.", severity="warning")
+        elif len(marked) == 2:
+            self._compare(marked[0], marked[1])
+        elif self.selected is not None and self.session.leaf is not None:
+            self._compare(marked[0] if marked else self.session.leaf, self.selected)
 
     def action_merge(self) -> None:
-        self._with_selected(lambda id: self._do("merge", entry=id, confirm=True))
+        self._with_selected(lambda id: self.do("merge", self.session, entry=id, confirm=True))
 
     def action_pick(self) -> None:
         entries = self.source.marked or ([self.selected] if self.selected else [])
         if entries:
-            self._do("pick", entries=entries, confirm=True)
+            self.do("pick", self.session, entries=entries, confirm=True)
 
     def action_prune(self) -> None:
-        self._with_selected(lambda id: self._do("prune", entry=id, confirm=True))
+        self._with_selected(lambda id: self.do("prune", self.session, entry=id, confirm=True))
 
     def action_fork(self) -> None:
-        self._with_selected(lambda id: self._do("fork", entry=id))
+        self._with_selected(lambda id: self.do("fork", self.session, entry=id))
 
     def action_leave_out(self) -> None:
-        def change(id: str) -> None:
-            self._leave_out_or_take_in(id)
+        """Leave an entry out of the context or, if it is left out already, take it in again."""
+        id = self.selected
+        if id is None:
+            return
+        session, workbench = self.session, self.app.workbench
 
-        self._with_selected(change)
+        def plan() -> ActionPlan[Any]:
+            try:
+                return workbench.plan("leave-out", session, entries=[id])
+            except UsageError as error:
+                try:
+                    return workbench.plan("take-in", session, entries=[id])
+                except UsageError:
+                    raise error from None  # it was not left out, so the first reason is the one to show
+
+        self.in_background(plan, self.carry_out)
 
     def action_undo_compaction(self) -> None:
-        self._do("undo-compaction", confirm=True)
-
-    def action_undo(self) -> None:
-        if self._undo is None:
-            self.notify("There is nothing to undo.")
-            return
-        plan, self._undo = self._undo, None
-        self._carry_out(plan)
+        """Undo the selected compaction, or else the last one. One that the agent itself wrote has to be selected."""
+        node = self._selected_node
+        is_named = node is not None and self.source.rows.is_compaction(node)
+        self.do("undo-compaction", self.session, entry=self.selected if is_named else None, confirm=True)
 
     def _with_selected(self, act: Callable[[str], object]) -> None:
         if self.selected is not None:
             act(self.selected)
 
-    def _report(self, error: Exception) -> None:
-        self.notify(clean(str(error)), severity="error", timeout=10, markup=False)
+    def _compare(self, one: str, other: str) -> None:
+        session, width = self.session, PageDialog.text_width(self.app.size.width)
 
-    @work(thread=True, exclusive=True, group="action")
-    def _leave_out_or_take_in(self, id: str) -> None:
-        """Leave an entry out of the context or, if it is left out already, take it in again."""
-        for action in ("leave-out", "take-in"):
-            try:
-                plan = self.app.workbench.plan(action, self.session, entries=[id])
-            except (SessionTreeError, OSError) as error:
-                failure: Exception = error
-                continue
-            self.app.call_from_thread(self._carry_out, plan)
-            return
-        self.app.call_from_thread(self._report, failure)
+        def compare() -> list[str]:
+            from sessiontree.app.actions.diff import plan_diff  # not needed for the first frame
+            from sessiontree.views.diff import draw_diff
 
-    @work(thread=True, exclusive=True, group="action")
-    def _compare(self, entry: str, other: str | None) -> None:
-        try:
-            found = self.app.workbench.plan("diff", self.session, entry=entry, other=other).describe()
-        except (SessionTreeError, OSError) as error:
-            self.app.call_from_thread(self._report, error)
-            return
-        self.app.call_from_thread(self.app.push_screen, PageDialog(found.title, "\n".join(found.lines)))
+            return list(draw_diff(plan_diff(session, one, other).found, width, str, str))
 
-    @work(thread=True, exclusive=True, group="action")
-    def _do(self, action: str, /, *, confirm: bool = False, **arguments: Any) -> None:
-        try:
-            plan = self.app.workbench.plan(action, self.session, **arguments)
-            description = plan.describe()
-        except (SessionTreeError, OSError) as error:
-            self.app.call_from_thread(self._report, error)
-            return
-        if confirm or description.warnings:
-            self.app.call_from_thread(self._confirm, plan)
-        else:
-            self.app.call_from_thread(self._carry_out, plan)
+        def show(lines: list[str]) -> None:
+            title, *text = lines
+            self.app.push_screen(PageDialog(title, "\n".join(text), is_wide=True))
 
-    def _confirm(self, plan: ActionPlan[Any]) -> None:
-        def answered(is_confirmed: bool | None) -> None:
-            if is_confirmed:
-                self._carry_out(plan)
+        self.in_background(compare, show)
 
-        self.app.push_screen(PlanDialog(plan.describe()), answered)
-
-    @work(thread=True, exclusive=True, group="action")
-    def _carry_out(self, plan: ActionPlan[Any]) -> None:
-        try:
-            done = plan.do()
-        except (SessionTreeError, OSError) as error:
-            self.app.call_from_thread(self._report, error)
-            return
-        self.app.call_from_thread(self._finish, plan, done.session, done.undo)
-
-    def _finish(self, plan: ActionPlan[Any], session: Session | None, undo: ActionPlan[Any] | None) -> None:
-        self.session = session or self.session
-        self._undo = undo
+    def after_action(self, done: Done[Any]) -> None:
+        self._opened = done.session or self.session
         self.source.marked = []
-        hint = " Press U to undo." if undo is not None else ""
-        self.notify(f"Done: {clean(plan.describe().title)}.{hint}", markup=False)
         self._load()

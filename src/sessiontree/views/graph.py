@@ -1,7 +1,7 @@
-"""The tree as rows: each branch in one piece and in a column of its own, in the order in which branches start.
+"""The entries of a tree with their place in it: each branch in one piece, in the order in which branches start.
 
-Rows and columns follow from the layout of the session (`core.layout`), so they do not depend on the current entry. The
-active path and the current entry are only marked in the rows.
+The order follows from the layout of the session (`core.layout`), so it does not depend on the current entry. Rows for
+terminals are in `tree_rows`.
 """
 
 from __future__ import annotations
@@ -34,11 +34,8 @@ from sessiontree.core.tree import Tree
 from sessiontree.session.session import Session
 from sessiontree.session.stored_entries import StoredEntries
 from sessiontree.views.branch_labels import Mark, describe_mark
-from sessiontree.views.rails import find_rails, group_lanes
-from sessiontree.views.text import columns, cut, fitted, one_line, short_entry_id
-
-_MIN_TEXT = 8
-"""Minimum width of the text in a row, however narrow the terminal is."""
+from sessiontree.views.rails import group_lanes
+from sessiontree.views.text import one_line
 
 
 class Node(Struct, frozen=True):
@@ -117,7 +114,7 @@ def build_graph(session: Session, *, everything: bool = False, marks: Mapping[st
     for id, join in joins.items():
         if join.session is None and join.entry in session:
             merged_into.setdefault(_nearest_shown(tree, node_of[join.entry], shown), []).append(id)
-    marked = _first_shown(tree, numbers, shown, marks) if marks else {}
+    marked = first_shown(tree, numbers, shown, marks) if marks else {}
 
     def create(node: int, entry: Entry) -> Node:
         id = tree.ids[node]
@@ -163,7 +160,7 @@ def _nearest_shown(tree: Tree, node: int | None, shown: bytearray) -> str | None
     return None
 
 
-def _first_shown(tree: Tree, numbers: Sequence[int], shown: bytearray, marks: Mapping[str, Mark]) -> dict[str, Mark]:
+def first_shown(tree: Tree, numbers: Sequence[int], shown: bytearray, marks: Mapping[str, Mark]) -> dict[str, Mark]:
     """Marks by the first visible entry of their branch."""
     found = {}
     for number in numbers:
@@ -175,75 +172,20 @@ def _first_shown(tree: Tree, numbers: Sequence[int], shown: bytearray, marks: Ma
     return found
 
 
-def draw(graph: Graph, width: int, now: datetime | None = None) -> Iterator[str]:
-    """Render the rows; none is wider than `width` columns."""
-    names = ["merge" if node.join is not None else _speaker(node.entry) for node in graph.nodes]
-    name_width = min(max(map(len, names), default=0), 18)
-    fitting = {name: fitted(name, name_width) for name in set(names)}
-    moment = now or datetime.now().astimezone()
-    rows = find_rails(graph.layout, graph.nodes.numbers, max(1, width // 6))
-    for node, name, row in zip(graph.nodes, names, rows, strict=True):
-        if _starts_tree(node, graph.layout) and len(row.cells) == 1:
-            yield ""
-        rails = row.text(_dot(node))
-        entry = node.entry
-        short = short_entry_id(entry.id)
-        right = f"  {clock(entry.timestamp, moment)}"
-        taken = len(rails) + columns(short) + name_width + 5
-        whose = ""
-        if node.is_leaf or node.label or node.merged_into or node.mark:
-            merged = "".join(f"  ⇢ {short_entry_id(id)}" for id in node.merged_into)
-            called = f"{merged}{f'  [{one_line(node.label)}]' if node.label else ''}"
-            right = f"{'  ◀ here' * node.is_leaf}{right}"
-            if node.mark is not None:  # it gets the width that the other parts leave
-                whose = _fitted_mark(node.mark, width - taken - columns(called) - columns(right))
-            right = f"{called}{whose}{right}"
-        free = width - taken - columns(right)
-        least = 1 if whose else _MIN_TEXT
-        room = free if free > least else least
-        text = gist(entry, room)
-        if node.join is not None:
-            text = _came_from(node.join) + text
-        line = f"{rails} {short}  {fitting[name]}  {fitted(text, room)}{right}".rstrip()
-        yield line if free >= least else cut(line, width)
-
-
-def _starts_tree(node: Node, layout: Layout) -> bool:
-    return node.lane > 0 and layout.first[node.lane] == node.number and layout.before[node.number] == NO_NODE
-
-
-def _fitted_mark(mark: Mark, room: int) -> str:
-    """The longest mark that leaves room for the text; the shortest one may leave a single column."""
-    room -= len("  []")
-    text = mark.fitting(room - _MIN_TEXT) or mark.texts[-1]
-    return f"  [{text}]" if columns(text) < room else ""
-
-
-def _dot(node: Node) -> str:
-    if node.join is not None:
-        return "◆" if node.active else "◇"
-    return "●" if node.active else "○"
-
-
-def _came_from(join: MergeRecord) -> str:
-    where = f"{short_entry_id(join.session)}:" if join.session else ""
-    return f"⇠ {where}{short_entry_id(join.entry)}  "
-
-
 def gist(entry: Entry, room: int | None = None) -> str:
     """The text of an entry on one line; with `room`, only as much as fits into that many columns."""
     match entry:
         case MessageEntry():
-            text, calls = _beginning(message_text(entry.message), room), tool_calls(entry.message)
+            text, calls = beginning(message_text(entry.message), room), tool_calls(entry.message)
             if not calls and not entry.more_messages:
                 return text  # the common case
-            texts = [text, *(_beginning(message_text(message), room) for message in entry.more_messages)]
+            texts = [text, *(beginning(message_text(message), room) for message in entry.more_messages)]
             calls += tuple(call for message in entry.more_messages for call in tool_calls(message))
             return " ".join(filter(None, [*texts, *(f"→ {one_line(call.name)}" for call in calls)]))
         case CustomMessage():
-            return _beginning(text_of(entry.content), room)
+            return beginning(text_of(entry.content), room)
         case Compaction() | BranchSummary():
-            return _beginning(entry.summary, room)
+            return beginning(entry.summary, room)
         case ModelChange():
             return one_line(entry.selector or "")
         case ThinkingLevelChange():
@@ -254,19 +196,12 @@ def gist(entry: Entry, room: int | None = None) -> str:
             return ""
 
 
-def _beginning(text: str, room: int | None) -> str:
+def beginning(text: str, room: int | None) -> str:
     """A text on one line. Of a long one only the visible part is processed, if that is enough."""
     if room is None or len(text) <= 2 * room:
         return one_line(text)
     start = one_line(text[: 2 * room])
     return start if len(start) > room else one_line(text)
-
-
-def _speaker(entry: Entry) -> str:
-    return _name(entry.message.role if isinstance(entry, MessageEntry) else type_of(entry))
-
-
-_name = functools.lru_cache(64)(one_line)  # few roles and types, many entries
 
 
 def clock(timestamp: str, now: datetime | None = None) -> str:

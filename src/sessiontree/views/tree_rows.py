@@ -1,14 +1,18 @@
-"""The rows of a tree for screens: folded and filtered, decoded only when they are visible.
+"""The rows of a tree for terminals: filtered, folded, and decoded only when they are drawn.
 
 Which rows there are follows from columns of the session (layout and kinds of entries), so that a tree of 50,000
-entries is arranged without decoding one of them.
+entries is arranged without decoding them. Two things fold into one row: a run of tool calls with their results, and the
+entries that a compaction replaced, which are folded into the compaction.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from datetime import datetime
+from functools import cached_property, lru_cache
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -16,186 +20,411 @@ from msgspec import Struct
 from sessiontree.branches.merge_records import MergeRecord, find_merges
 from sessiontree.branches.session_layout import find_layout
 from sessiontree.core.call_target import call_target
-from sessiontree.core.entries import CONVERSATION_TYPES, Entry, MessageEntry, type_of
-from sessiontree.core.layout import NO_LANE, Layout, find_runs
+from sessiontree.core.entries import CONVERSATION_TYPES, Compaction, ContextEdit, Entry, MessageEntry, type_of
+from sessiontree.core.layout import NO_LANE, NO_NODE, Layout, find_runs
 from sessiontree.core.messages import Assistant, BashExecution, Message, Thinking, ToolCall, message_blocks, tool_calls
+from sessiontree.dialects.contract import EntryKind
 from sessiontree.session.session import Session
 from sessiontree.views.branch_labels import Mark
-from sessiontree.views.graph import gist
+from sessiontree.views.graph import beginning, first_shown, gist
 from sessiontree.views.rails import RailRow, find_rails, group_lanes
 from sessiontree.views.text import one_line, plural
 
-TreeFilter: TypeAlias = Literal["default", "no tools", "user", "labeled", "all"]
+TreeFilter: TypeAlias = Literal["default", "no tools", "user", "labeled", "all", "branches"]
+"""`branches` is for overviews: only where branches start, fork, merge and end."""
 FILTERS: tuple[TreeFilter, ...] = ("default", "no tools", "user", "labeled", "all")
 
 _TOOLS = frozenset({"calls", "result"})
-_KEPT = 4_096
-_MAX_COLUMNS = 16
+MAX_COLUMNS = 16
+_NO_ROW = -1
+_STEPS = 4
+_SPEAKERS = {
+    "toolResult": "result",
+    "bashExecution": "shell",
+    "branch_summary": "summary",
+    "custom_message": "extension",
+    "model_change": "model",
+    "thinking_level_change": "thinking",
+    "mode_change": "mode",
+    "session_info": "name",
+    "context_edit": "edit",
+}
 
 
 class TreeRow(Struct, frozen=True):
-    """One row: an entry, or a run of tool calls and results that is folded."""
+    """One row: an entry, or several entries that are folded. The first node is the one that the row stands for."""
 
-    nodes: tuple[int, ...]
+    nodes: Sequence[int]
     rails: RailRow
+    fold: Literal["none", "folded", "unfolded"] = "none"
 
     @property
     def node(self) -> int:
         return self.nodes[0]
 
-    @property
-    def is_folded(self) -> bool:
-        return len(self.nodes) > 1
-
 
 class TreeRows:
-    """The tree of a session as rows."""
+    """The tree of a session as rows, created on access."""
 
-    def __init__(self, session: Session, marks: Mapping[str, Mark] | None = None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        marks: Mapping[str, Mark] | None = None,
+        *,
+        filter: TreeFilter = "default",
+        folds: bool = True,
+        max_columns: int = MAX_COLUMNS,
+    ) -> None:
+        """`marks` belong to branches that begin with the given entries. Only the default filter folds."""
         self.session = session
         self.marks = marks or {}
-        self.filter: TreeFilter = "default"
+        self.filter: TreeFilter = filter
         self.unfolded: set[int] = set()
-        """First nodes of runs that are shown entry by entry."""
-        self._entries: OrderedDict[int, Entry] = OrderedDict()
+        """Nodes of rows that are unfolded."""
+        self._folds = folds
+        self._max_columns = max_columns
         self.reload()
 
     def reload(self) -> None:
         """Arrange the tree again, after the session has changed."""
         session = self.session
-        journal = session.journal
         self.merges: dict[str, MergeRecord] = find_merges(session)
         self.layout: Layout = find_layout(session, self.merges)
-        self.kinds = session.dialect.entry_kinds(journal)
         self.labels = session.labels
+        self._known_folds: tuple[str | None, dict[int, list[int]]] | None = None
+        """What can be folded, and the current entry it was found for."""
+        self.__dict__.pop("kinds", None)
+        self.__dict__.pop("_replaced", None)
         self.rearrange()
+
+    @cached_property
+    def kinds(self) -> Sequence[EntryKind]:
+        """By node: what it is in the conversation."""
+        return self.session.dialect.entry_kinds(self.session.journal)
+
+    @cached_property
+    def _replaced(self) -> dict[int, list[int]]:
+        """By the node of a compaction: the nodes that it replaced, in file order."""
+        return find_replaced(self.session, self.layout)
 
     def rearrange(self) -> None:
         """Arrange the rows again, after the filter, a fold or the current entry has changed."""
         session = self.session
         tree = session.journal.tree
-        path = session.path_ids() if session.leaf is not None else []
-        self.active = {tree.node_of[id] for id in path}
-        self.current = session.node_of(session.leaf)
-        folds = self._find_folds()
-        shown = group_lanes(self.layout, [node for node in self._visible() if node not in folds.hidden])
-        rails = find_rails(self.layout, shown, _MAX_COLUMNS)
-        self.rows = [TreeRow(folds.runs.get(row.node, (row.node,)), row) for row in rails]
-        self._row_of: dict[int, int] = {}
-        for number, row in enumerate(self.rows):
-            for node in row.nodes:
-                self._row_of[node] = number
+        self.active = set(session.path_nodes(session.leaf))
+        self.leaf = session.leaf
+        self.current = session.node_of(self.leaf)
+        self._runs: dict[int, list[int]] = {}
+        if self._folds and self.filter == "default":
+            if self._known_folds is None or self._known_folds[0] != self.leaf:
+                self._known_folds = self.leaf, self._find_folds()
+            self._runs = self._known_folds[1]
+        hidden = bytearray(len(tree))
+        for first, nodes in self._runs.items():
+            if first not in self.unfolded:
+                for node in nodes[1:]:
+                    hidden[node] = True
+        self.nodes = array("q", group_lanes(self.layout, [node for node in self._visible() if not hidden[node]]))
+        """By row: the node that it stands for."""
+        self._columns = array("H")
+        self._cells: list[tuple[int, ...]] = []
+        known: dict[tuple[int, ...], tuple[int, ...]] = {}  # few different rows, many entries
+        for rail in find_rails(self.layout, self.nodes, self._max_columns):
+            self._columns.append(rail.column)
+            self._cells.append(known.setdefault(rail.cells, rail.cells))
+        self._row_of = array("q", [_NO_ROW]) * len(tree)
+        for row, node in enumerate(self.nodes):
+            self._row_of[node] = row
+        self._fold_of: dict[int, int] = {}
+        """By node: the node of the row it can be folded into. Of nested folds, the innermost."""
+        for first, nodes in self._runs.items():
+            for node in nodes[1:]:
+                self._fold_of.setdefault(node, first)
+        for first, nodes in self._runs.items():
+            if first not in self.unfolded:
+                row = self._row_of[self._outermost(first)]
+                for node in nodes[1:]:
+                    self._row_of[node] = row
+        self.left_out = self._find_left_out()
+        """Entries that are left out of the context of the active path."""
+        self.here = self.row_of(self.current)
+        """The row of the current entry."""
+        self._place_marks()
+
+    def _outermost(self, first: int) -> int:
+        """The node of the row in which a fold is visible."""
+        while self._row_of[first] == _NO_ROW and first in self._fold_of:
+            first = self._fold_of[first]
+        return first
+
+    def _find_left_out(self) -> set[str]:
+        types = self.session.journal.types
+        edits = [node for node, kind in enumerate(types) if kind == "context_edit" and node in self.active]
+        found: set[str] = set()
+        for entry in self.session.journal.entries(edits):
+            if isinstance(entry, ContextEdit):
+                (found.add if entry.replacement is None else found.discard)(entry.target_id)
+        return found
+
+    def _place_marks(self) -> None:
+        """Find the first visible entry of each marked branch, and of each merged one its last."""
+        tree, joins = self.session.journal.tree, self.merges
+        shown = bytearray(len(tree))
+        for node in self.nodes:
+            shown[node] = True
+        self.branch_marks = first_shown(tree, self.nodes, shown, self.marks) if self.marks else {}
+        """By entry: the mark of the branch that begins there."""
+        self.merged_into: dict[int, list[str]] = {}
+        """By row: the merges that brought the branch that ends there into others."""
+        for id, join in joins.items():
+            row = self.row_of(tree.node_of[join.entry]) if join.session is None and join.entry in tree.node_of else None
+            if row is not None:
+                self.merged_into.setdefault(row, []).append(id)
 
     def _visible(self) -> list[int]:
         tree, types = self.session.journal.tree, self.session.journal.types
-        ids, node_of, kinds = tree.ids, tree.node_of, self.kinds
-        current = [node for node, id in enumerate(ids) if node_of[id] == node]
+        ids, node_of = tree.ids, tree.node_of
+        is_simple = len(node_of) == len(ids)
+        current = range(len(ids)) if is_simple else [node for node, id in enumerate(ids) if node_of[id] == node]
         match self.filter:
             case "all":
-                return current
+                return list(current)
             case "default":
                 return [node for node in current if types[node] in CONVERSATION_TYPES]
             case "no tools":
+                kinds = self.kinds
                 return [node for node in current if types[node] in CONVERSATION_TYPES and kinds[node] not in _TOOLS]
             case "user":
+                kinds = self.kinds
                 return [node for node in current if kinds[node] == "prompt"]
             case "labeled":
                 return [node for node in current if ids[node] in self.labels]
+            case "branches":
+                layout = self.layout
+                ends = {*layout.first, *layout.last, *(node for edge in layout.joins for node in edge)}
+                ends |= {layout.fork(lane) for lane in range(len(layout.first))}
+                return [node for node in current if node in ends and types[node] in CONVERSATION_TYPES]
 
-    def _find_folds(self) -> _Folds:
-        """Find runs of calls and results to fold. Labeled entries and the current one stay visible."""
-        folds = _Folds({}, set())
-        if self.filter != "default":
-            return folds
-        ids, types = self.session.journal.tree.ids, self.session.journal.types
-        for run in find_runs(self.layout):
+    def _find_folds(self) -> dict[int, list[int]]:
+        """By the node of a row: the nodes that can be folded into it, itself first.
+
+        Labeled entries, the current one and forks stay visible, so that no branch is hidden.
+        """
+        layout, types = self.layout, self.session.journal.types
+        kept = {layout.fork(lane) for lane in range(len(layout.first))}
+        kept |= {node for edge in layout.joins for node in edge}
+        labeled = {self.session.journal.tree.node_of[id] for id in self.labels if id in self.session}
+        kept |= labeled
+        if self.current is not None:
+            kept.add(self.current)
+        # A run ends where a compaction begins to keep entries.
+        owners = {node: compaction for compaction, replaced in self._replaced.items() for node in replaced}
+        folds: dict[int, list[int]] = {}
+        tools = bytearray(kind in _TOOLS for kind in self.kinds)
+        # The last call of a run may be a fork: its row shows the branches at the same place.
+        for node in {self.current, *labeled} - {None}:
+            assert node is not None
+            tools[node] = False
+        for run in find_runs(layout):
             found: list[int] = []
-            for node in [*run, -1]:
-                if node >= 0 and types[node] not in CONVERSATION_TYPES:
-                    continue
-                if node >= 0 and self.kinds[node] in _TOOLS and node != self.current and ids[node] not in self.labels:
+            for node in run:
+                is_tool = tools[node]
+                if found and (not is_tool or owners.get(node) != owners.get(found[0])):
+                    if len(found) > 1:
+                        folds[found[0]] = found
+                    found = []
+                if is_tool:
                     found.append(node)
-                    continue
-                if len(found) > 1 and found[0] not in self.unfolded:
-                    folds.runs[found[0]] = tuple(found)
-                    folds.hidden.update(found[1:])
-                found = []
+            if len(found) > 1:
+                folds[found[0]] = found
+        for compaction, replaced in self._replaced.items():
+            nodes = [node for node in replaced if node not in kept and types[node] in CONVERSATION_TYPES]
+            if nodes:
+                folds[compaction] = [compaction, *nodes]
         return folds
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.nodes)
+
+    def __getitem__(self, row: int) -> TreeRow:
+        node = self.nodes[row]
+        rails = RailRow(node, self._columns[row], self._cells[row])
+        if node not in self._runs:
+            return TreeRow((node,), rails)
+        if node in self.unfolded:
+            return TreeRow((node,), rails, "unfolded")
+        return TreeRow(self._runs[node], rails, "folded")
+
+    def __iter__(self) -> Iterator[TreeRow]:
+        return (self[row] for row in range(len(self)))
+
+    def set_fold(self, row: int, *, is_folded: bool) -> int | None:
+        """Fold or unfold what a row belongs to. Returns the node that the cursor should be on; None if nothing changes.
+
+        An entry of an unfolded run folds that run, and one that a compaction replaced folds the compaction.
+        """
+        node: int | None = self.nodes[row]
+        if not is_folded:
+            if node not in self._runs or node in self.unfolded:
+                return None
+            assert node is not None
+            self.unfolded.add(node)
+            return node
+        if node not in self.unfolded:
+            node = self._fold_of.get(self.nodes[row])
+        if node is None or node not in self.unfolded:
+            return None
+        self.unfolded.discard(node)
+        return node
+
+    def copy(self) -> TreeRows:
+        """The same rows, to be arranged in another way. What is known about the session is shared."""
+        rows = copy(self)
+        rows.unfolded = set(self.unfolded)
+        return rows
+
+    def reveal(self, node: int) -> None:
+        """Unfold everything that hides a node. Takes effect with `rearrange`."""
+        while (fold := self._fold_of.get(node)) is not None:
+            self.unfolded.add(fold)
+            node = fold
 
     def row_of(self, node: int | None) -> int | None:
         """The row that shows a node, or the nearest one before it."""
-        while node is not None and node not in self._row_of:
+        while node is not None and self._row_of[node] == _NO_ROW:
             node = self.session.journal.tree.parent(node)
         return None if node is None else self._row_of[node]
 
-    def entry(self, node: int) -> Entry:
-        """An entry, from memory if it was read lately."""
-        found = self._entries.get(node)
-        if found is None:
-            (found,) = self.session.journal.entries([node])
-            self._entries[node] = found
-            while len(self._entries) > _KEPT:
-                self._entries.popitem(last=False)
-        return found
-
     def id_of(self, row: int) -> str:
-        return self.session.journal.tree.ids[self.rows[row].node]
+        return self.session.journal.tree.ids[self.nodes[row]]
 
-    def text(self, row: int) -> str:
-        """The text of a row, sanitized, on one line."""
-        shown = self.rows[row]
-        if shown.is_folded:
-            return self._run_text(shown.nodes)
-        return entry_text(self.entry(shown.node))
+    def needed(self, shown: TreeRow) -> Sequence[int]:
+        """The nodes whose entries a row shows."""
+        is_run = shown.fold == "folded" and not self.is_compaction(shown.node)
+        return shown.nodes if is_run else shown.nodes[:1]
 
-    def speaker(self, row: int) -> str:
-        """Who wrote the entry of a row, in one word."""
-        shown = self.rows[row]
-        if shown.is_folded:
-            return "tools"
-        entry = self.entry(shown.node)
-        if entry.id in self.merges:
+    def is_compaction(self, node: int) -> bool:
+        return self.session.journal.types[node] == "compaction"
+
+    def text_of(self, shown: TreeRow, entries: Sequence[Entry], room: int | None = None) -> str:
+        """The text of a row, sanitized, on one line; with `room`, at least as much as fits into that many columns.
+
+        `entries` are those of `needed`.
+        """
+        if shown.fold != "folded":
+            return entry_text(entries[0], room)
+        if self.is_compaction(shown.node):
+            replaced = plural(len(shown.nodes) - 1, "entry", "entries")
+            summary = gist(entries[0], room)
+            return f"{replaced} replaced{' · ' if summary else ''}{summary}"
+        return self._run_text(shown.nodes, entries)
+
+    def speaker(self, row: int, entry: Entry) -> str:
+        """The role or type of a row's first entry, in one word."""
+        node = self.nodes[row]
+        if self.session.journal.tree.ids[node] in self.merges:
             return "merge"
-        return one_line(entry.message.role if isinstance(entry, MessageEntry) else type_of(entry))
+        if node in self._runs and node not in self.unfolded and not self.is_compaction(node):
+            return "tools"
+        return _speaker(entry.message.role if isinstance(entry, MessageEntry) else type_of(entry))
 
     def lane(self, row: int) -> int:
-        lane = self.layout.lanes[self.rows[row].node]
+        lane = self.layout.lanes[self.nodes[row]]
         return 0 if lane == NO_LANE else lane
 
-    def _run_text(self, nodes: Sequence[int]) -> str:
-        calls: list[ToolCall] = []
-        for node in nodes:
-            entry = self.entry(node)
-            if isinstance(entry, MessageEntry):
-                calls += tool_calls(entry.message)
+    def _run_text(self, nodes: Sequence[int], entries: Sequence[Entry]) -> str:
+        calls = [
+            call
+            for entry in entries
+            if isinstance(entry, MessageEntry)
+            for message in entry.messages
+            for call in tool_calls(message)
+        ]
         results = sum(self.kinds[node] == "result" for node in nodes)
         what = plural(len(calls), "call") if calls else plural(results, "result")
-        names: dict[str, int] = {}
-        for call in calls:
-            names[call.name] = names.get(call.name, 0) + 1
+        names = Counter(call.name for call in calls)
         listed = ", ".join(f"{name} ×{count}" if count > 1 else name for name, count in names.items())
         first = call_text(calls[0]) if len(calls) == 1 else listed
-        took = _duration(self.entry(nodes[0]).timestamp, self.entry(nodes[-1]).timestamp)
+        took = _duration(entries[0].timestamp, entries[-1].timestamp)
         return one_line(" · ".join(filter(None, [what, first, took])))
 
 
-class _Folds(Struct, frozen=True):
-    runs: dict[int, tuple[int, ...]]
-    hidden: set[int]
+@lru_cache(64)  # few roles and types, many entries
+def _speaker(name: str) -> str:
+    return one_line(_SPEAKERS.get(name, name))
 
 
-def entry_text(entry: Entry) -> str:
+def find_replaced(session: Session, layout: Layout) -> dict[int, list[int]]:
+    """By the node of each compaction: the nodes it replaced, without those of an earlier compaction, in file order.
+
+    Compactions of the active branch come first.
+    """
+    types, tree = session.journal.types, session.journal.tree
+    compactions = {
+        node for node, kind in enumerate(types) if kind == "compaction" and tree.node_of[tree.ids[node]] == node
+    }
+    if not compactions:
+        return {}
+    following: dict[int, int] = {}
+    """By compaction: an entry a few steps later. Some clients link the messages they keep after the summary."""
+    steps: dict[int, tuple[int, int]] = {node: (node, 0) for node in compactions}
+    """By node after a compaction: the compaction, and the number of steps from it."""
+    for node, before in enumerate(layout.before):
+        compaction, step = steps.get(before, (NO_NODE, _STEPS))
+        if (
+            step < _STEPS
+            and node not in compactions
+            and layout.placed[node]
+            and layout.lanes[node] == layout.lanes[before]
+        ):
+            steps[node] = compaction, step + 1
+            following[compaction] = node
+    found: dict[int, list[int]] = {}
+    taken: set[int] = set()
+
+    def take(compaction: int, before: Sequence[int]) -> None:
+        """Assign the nodes before the first kept one to a compaction, up to those that are assigned already."""
+        (entry,) = session.journal.entries([compaction])
+        bound = entry.first_kept_entry_id if isinstance(entry, Compaction) else None
+        if bound is not None:
+            kept = {tree.node_of[bound]} if bound in tree.node_of else set()
+        else:
+            context = session.context(tree.ids[following.get(compaction, compaction)])
+            kept = {tree.node_of[id] for id in context.sources if id in tree.node_of}
+        end = next((at for at, node in enumerate(before) if node in kept), len(before))
+        replaced = [node for node in before[:end] if node not in taken and node != compaction]
+        taken.update(replaced)
+        found[compaction] = sorted(replaced)
+
+    def visit(leaf: str | None) -> list[int]:
+        """Visit the compactions of a path, the earliest first. Returns the nodes of the path."""
+        paths = [session.path_nodes(leaf)]
+        while paths[-1] and paths[-1][0] in compactions:
+            # Some clients record no link across a compaction: what it replaced is on a path that ends there.
+            paths.append(session.path_nodes(tree.ids[paths[-1][0]])[:-1])
+        for path, earlier in zip(paths[::-1], [[], *paths[:0:-1]], strict=True):
+            for at, node in enumerate(path):
+                if node in compactions and node not in found:
+                    take(node, path[:at] or earlier)
+        return [node for path in paths for node in path]
+
+    active = visit(session.leaf)
+    taken.update(active)  # the part that other branches share with the active one is folded by the active one only
+    for node in sorted(compactions):
+        if node not in found:
+            visit(tree.ids[node])
+    return found
+
+
+def entry_text(entry: Entry, room: int | None = None) -> str:
     """The text of an entry on one line: of a call its target, of thinking its first words."""
     if isinstance(entry, MessageEntry):
-        return message_line(entry.message)
-    return gist(entry)
+        return " ".join(filter(None, (message_line(message, room) for message in entry.messages)))
+    return gist(entry, room)
 
 
-def message_line(message: Message) -> str:
-    """A message on one line, sanitized."""
+def message_line(message: Message, room: int | None = None) -> str:
+    """A message on one line, sanitized; with `room`, at least as much as fits into that many columns."""
     if isinstance(message, BashExecution):
         return one_line(f"$ {message.command}")
     parts: list[str] = []
@@ -208,7 +437,7 @@ def message_line(message: Message) -> str:
             case _:
                 text = getattr(block, "text", None)
                 if isinstance(text, str):
-                    parts.append(one_line(text))
+                    parts.append(beginning(text, room))
     return " ".join(filter(None, parts))
 
 

@@ -207,8 +207,9 @@ ACTIONS: dict[str, Action] = {
         Action(
             "undo-compaction",
             "Go back to before the last compaction",
-            lambda subject: plan_undo_compaction(subject.session),
-            needs=("write",),
+            lambda subject, entry=None: plan_undo_compaction(subject.session, entry),
+            (Argument("entry", "entry"),),
+            ("write",),
         ),
         Action(
             "leave-out",

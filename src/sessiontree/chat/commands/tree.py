@@ -17,8 +17,10 @@ from sessiontree.errors import UsageError
 from sessiontree.explore.branch_labels import find_branch_marks, find_marks
 from sessiontree.views.branches import draw_branches
 from sessiontree.views.diff import draw_diff
-from sessiontree.views.graph import build_graph, draw, gist
+from sessiontree.views.graph import gist
 from sessiontree.views.text import one_line, plural, short_entry_id
+from sessiontree.views.tree_drawing import draw_tree
+from sessiontree.views.tree_rows import TreeRows
 
 if TYPE_CHECKING:
     from sessiontree.agent.controller import Selected
@@ -57,13 +59,13 @@ async def _choose_summary(chat: Conversation) -> bool | str:
 
 async def _choose_node(chat: Conversation) -> str | None:
     screen, session = chat.screen, chat.controller.session
-    graph = await asyncio.to_thread(lambda: build_graph(session, marks=find_marks(session)))
-    if not graph.nodes:
+    found = await asyncio.to_thread(lambda: TreeRows(session, find_marks(session), folds=False))
+    if not found:
         raise UsageError("no messages yet")
     # One row per node, and empty rows between trees.
-    rows = [row for row in draw(graph, screen.width - 4) if row]
+    rows = [row for row in draw_tree(found, screen.width - 4) if row]
     chosen = await choose(screen, chat.reader, rows, "Jump to", "; choosing a prompt goes to just before it:")
-    return None if chosen is None else graph.nodes[chosen].entry.id
+    return None if chosen is None else found.id_of(chosen)
 
 
 def current_entry(leaf: str | None) -> str:
