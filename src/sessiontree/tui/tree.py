@@ -99,7 +99,11 @@ class TreeSource:
         key = shown.node, shown.fold
         facts = self._facts.get(key)
         if facts is None:
-            entries = rows.session.journal.entries(rows.needed(shown))
+            try:
+                entries = rows.journal.entries(rows.needed(shown))
+            except (SessionTreeError, OSError):
+                # An action has rewritten the file. The new rows are being read, and replace these at once.
+                return [Segment("…", _DIM)]
             facts = self._facts[key] = read_facts(rows, row, shown, entries, _MAX_TEXT)
             if len(self._facts) > _KEPT:
                 self._facts.popitem(last=False)
@@ -406,7 +410,7 @@ class TreeScreen(ActionScreen[None]):
         nodes = [node for of_row in order for node in (of_row if step > 0 else reversed(of_row))]
         for start in range(0, len(nodes), _STEP):
             part = nodes[start : start + _STEP]
-            for node, entry in zip(part, rows.session.journal.iter_entries(part), strict=True):
+            for node, entry in zip(part, rows.journal.iter_entries(part), strict=True):
                 if worker.is_cancelled:
                     return
                 if match in entry_text(entry).lower():

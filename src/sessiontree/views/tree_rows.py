@@ -88,6 +88,8 @@ class TreeRows:
     def reload(self) -> None:
         """Arrange the tree again, after the session has changed."""
         session = self.session
+        self.journal = session.journal
+        """Kept here: rows stay usable when an action has closed the session and the new one is still being read."""
         self.merges: dict[str, MergeRecord] = find_merges(session)
         self.layout: Layout = find_layout(session, self.merges)
         self.labels = session.labels
@@ -100,7 +102,7 @@ class TreeRows:
     @cached_property
     def kinds(self) -> Sequence[EntryKind]:
         """By node: what it is in the conversation."""
-        return self.session.dialect.entry_kinds(self.session.journal)
+        return self.session.dialect.entry_kinds(self.journal)
 
     @cached_property
     def _replaced(self) -> dict[int, list[int]]:
@@ -110,7 +112,7 @@ class TreeRows:
     def rearrange(self) -> None:
         """Arrange the rows again, after the filter, a fold or the current entry has changed."""
         session = self.session
-        tree = session.journal.tree
+        tree = self.journal.tree
         self.active = set(session.path_nodes(session.leaf))
         self.leaf = session.leaf
         self.current = session.node_of(self.leaf)
@@ -158,17 +160,17 @@ class TreeRows:
         return first
 
     def _find_left_out(self) -> set[str]:
-        types = self.session.journal.types
+        types = self.journal.types
         edits = [node for node, kind in enumerate(types) if kind == "context_edit" and node in self.active]
         found: set[str] = set()
-        for entry in self.session.journal.entries(edits):
+        for entry in self.journal.entries(edits):
             if isinstance(entry, ContextEdit):
                 (found.add if entry.replacement is None else found.discard)(entry.target_id)
         return found
 
     def _place_marks(self) -> None:
         """Find the first visible entry of each marked branch, and of each merged one its last."""
-        tree, joins = self.session.journal.tree, self.merges
+        tree, joins = self.journal.tree, self.merges
         shown = bytearray(len(tree))
         for node in self.nodes:
             shown[node] = True
@@ -182,7 +184,7 @@ class TreeRows:
                 self.merged_into.setdefault(row, []).append(id)
 
     def _visible(self) -> list[int]:
-        tree, types = self.session.journal.tree, self.session.journal.types
+        tree, types = self.journal.tree, self.journal.types
         ids, node_of = tree.ids, tree.node_of
         is_simple = len(node_of) == len(ids)
         current = range(len(ids)) if is_simple else [node for node, id in enumerate(ids) if node_of[id] == node]
@@ -210,10 +212,10 @@ class TreeRows:
 
         Labeled entries, the current one and forks stay visible, so that no branch is hidden.
         """
-        layout, types = self.layout, self.session.journal.types
+        layout, types = self.layout, self.journal.types
         kept = {layout.fork(lane) for lane in range(len(layout.first))}
         kept |= {node for edge in layout.joins for node in edge}
-        labeled = {self.session.journal.tree.node_of[id] for id in self.labels if id in self.session}
+        labeled = {self.journal.tree.node_of[id] for id in self.labels if id in self.session}
         kept |= labeled
         if self.current is not None:
             kept.add(self.current)
@@ -292,11 +294,11 @@ class TreeRows:
     def row_of(self, node: int | None) -> int | None:
         """The row that shows a node, or the nearest one before it."""
         while node is not None and self._row_of[node] == _NO_ROW:
-            node = self.session.journal.tree.parent(node)
+            node = self.journal.tree.parent(node)
         return None if node is None else self._row_of[node]
 
     def id_of(self, row: int) -> str:
-        return self.session.journal.tree.ids[self.nodes[row]]
+        return self.journal.tree.ids[self.nodes[row]]
 
     def needed(self, shown: TreeRow) -> Sequence[int]:
         """The nodes whose entries a row shows."""
@@ -304,7 +306,7 @@ class TreeRows:
         return shown.nodes if is_run else shown.nodes[:1]
 
     def is_compaction(self, node: int) -> bool:
-        return self.session.journal.types[node] == "compaction"
+        return self.journal.types[node] == "compaction"
 
     def text_of(self, shown: TreeRow, entries: Sequence[Entry], room: int | None = None) -> str:
         """The text of a row, sanitized, on one line; with `room`, at least as much as fits into that many columns.
@@ -322,7 +324,7 @@ class TreeRows:
     def speaker(self, row: int, entry: Entry) -> str:
         """The role or type of a row's first entry, in one word."""
         node = self.nodes[row]
-        if self.session.journal.tree.ids[node] in self.merges:
+        if self.journal.tree.ids[node] in self.merges:
             return "merge"
         if node in self._runs and node not in self.unfolded and not self.is_compaction(node):
             return "tools"
