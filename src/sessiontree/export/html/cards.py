@@ -126,8 +126,7 @@ class CardRenderer:
                 if fold and len(piece.text) > _LONG:
                     rendered = macros.folded(first_words(piece.text, 120), rendered)
             case ThinkingPiece():
-                words = first_words(piece.text or "", 100)
-                rendered = macros.thinking(words, render_message(piece.text or ""), piece.text is None)
+                rendered = macros.thinking(first_words(piece.text or "", 100), piece.text)
             case Call():
                 rendered = self._call(piece)
             case ImagePiece():

@@ -6,14 +6,17 @@ import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
+from markupsafe import Markup, escape
 from msgspec import Struct
 
 from sessiontree.conversion.tool_mapping import tool_tables
 from sessiontree.dialects.tool_intents import Edit, Intent, Replacement, Write
+from sessiontree.export.sanitize import safe
 
 _MOST_LINES = 300
 """Lines on a side that are compared; larger replacements are shown as removed and added."""
 _CONTEXT = 3
+_SIGNS = {"same": "  ", "del": "- ", "ins": "+ ", "gap": "⋯"}
 
 
 class DiffLine(Struct, frozen=True, gc=False):
@@ -29,6 +32,14 @@ class FileChange(Struct, frozen=True, gc=False):
     """The changes of an edit."""
     content: str | None = None
     """The new content of a file that is written as a whole."""
+
+    @property
+    def markup(self) -> Markup:
+        """The lines of the diff, each in an element of its kind."""
+        parts = [
+            f'<span class="{line.kind}">{_SIGNS[line.kind]}{escape(safe(line.text))}</span>\n' for line in self.lines
+        ]
+        return Markup("".join(parts))  # noqa: S704 - every line is escaped
 
 
 def find_change(agent: str, name: str, arguments: Mapping[str, Any]) -> FileChange | None:

@@ -22,7 +22,7 @@ _HERE = os.path.dirname(__file__)
 def _finalize(value: Any) -> Any:
     """Sanitize a value before it is escaped. Markup comes from our own renderers, which sanitize what they read."""
     if value.__class__ is str:
-        return safe(value)
+        return value if value.isprintable() and value.isascii() else safe(value)
     return "" if value is None else value
 
 

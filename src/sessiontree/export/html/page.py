@@ -13,12 +13,11 @@ known only after all entries, and this way the page can be written while the ses
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 
 from markupsafe import Markup
 
-from sessiontree.core.jsonio import JsonObject
+from sessiontree.core.jsonio import JsonObject, render_json
 from sessiontree.dialects.contract import AS_CLIENT
 from sessiontree.export.html.branch_graph import build_graph_data
 from sessiontree.export.html.cards import CardRenderer, State, group_cards
@@ -83,7 +82,7 @@ def _states(recovered: frozenset[int], *, is_active: bool) -> Callable[[int], tu
 
 def embedded_json(value: JsonObject) -> Markup:
     """JSON that can be part of a script element: no character in it can end the element."""
-    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+    text = render_json(value).decode("utf-8", "replace")
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704 - as stated
 
 
