@@ -38,9 +38,7 @@ def build_graph_data(
     merges = find_merges(session)
     layout = find_layout(session, merges)
     shadowed = session.shadowed
-    chosen = [
-        node for node, kind in enumerate(types) if kind in CONVERSATION_TYPES and node not in shadowed
-    ]
+    chosen = [node for node, kind in enumerate(types) if kind in CONVERSATION_TYPES and node not in shadowed]
     nodes = group_lanes(layout, chosen)
     active = set(session.path_nodes(session.leaf))
     history = session.dialect.find_history(session.journal, session.node_of(session.leaf), session.read_options)
@@ -57,7 +55,7 @@ def build_graph_data(
         "labels": {row_of[node]: names[id] for id in names if (node := session.node_of(id)) in row_of},
         "merges": sorted(row_of[node] for id in merges if (node := tree.node_of.get(id)) in row_of),
         "parents": [_nearest_row(layout, row_of, node) for node in nodes],
-        "rows": _rows(layout, nodes, {node: 0 for node in nodes}),
+        "rows": _rows(layout, nodes, dict.fromkeys(nodes, 0)),
         "folded": _rows(layout, *_fold(layout, nodes)),
         "kinds": [row.kind if row is not None else "" for row in described],
         "texts": [row.text if row is not None else "" for row in described],

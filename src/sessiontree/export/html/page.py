@@ -14,6 +14,7 @@ known only after all entries, and this way the page can be written while the ses
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from markupsafe import Markup
 
@@ -32,7 +33,7 @@ from sessiontree.session.reader import Reader
 def render_html(source: Source) -> Iterator[str]:
     """Render the page in pieces."""
     facts = source.facts()
-    parts = environment().get_template("export.html").module
+    parts: Any = environment().get_template("export.html").module
     yield _head(title_of(facts))
     yield parts.opening(facts, title_of(facts))
     side = Sidebar(source)
