@@ -12,7 +12,6 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp
 
 from sessiontree.app.workbench import Workbench
 from sessiontree.errors import ConflictError, NotFoundError, SessionTreeError, UsageError
@@ -32,7 +31,7 @@ _STATIC = os.path.join(os.path.dirname(__file__), "static")
 
 def build_app(
     workbench: Workbench, access: Access, *, read_only: bool = False, limit: RateLimit | None = None
-) -> ASGIApp:
+) -> Gate:
     """The application of one server. With `read_only` there is no route that changes anything."""
     site = Site(workbench, read_only=read_only)
     live, chats = Live(site), Chats(site)
@@ -78,6 +77,10 @@ def build_app(
             await live.close()
             site.close()
 
+    def stop() -> None:
+        live.stop()
+        chats.stop_all()
+
     async def on_error(request: Request, error: Exception) -> Response:
         return _error_response(site, request, error)
 
@@ -86,7 +89,7 @@ def build_app(
         lifespan=lifespan,
         exception_handlers={SessionTreeError: on_error, OSError: on_error},
     )
-    return Gate(app, access, limit)
+    return Gate(app, access, limit, stop)
 
 
 def _error_response(site: Site, request: Request, error: Exception) -> Response:

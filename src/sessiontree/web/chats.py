@@ -217,9 +217,12 @@ class Chats:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def close(self) -> None:
+    def stop_all(self) -> None:
         for chat in list(self._chats.values()):
             self.stop(chat)
+
+    async def close(self) -> None:
+        self.stop_all()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

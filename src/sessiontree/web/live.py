@@ -136,6 +136,14 @@ class Live:
         self.library_signal = Signal()
         self._list_clients = 0
         self._scanner: asyncio.Task[None] | None = None
+        self.is_closing = False
+
+    def stop(self) -> None:
+        """End all streams, so that the server can end."""
+        self.is_closing = True
+        self.library_signal.fire()
+        for watcher in self._watchers.values():
+            watcher.signal.fire()
 
     async def session_events(self, request: Request) -> Response:
         """Entries from a position on (`from`, or `Last-Event-ID`), then each new one."""
@@ -171,10 +179,34 @@ class Live:
         else:
             watcher.clients += 1
         try:
-            async for event in _follow(watcher, asked):
+            async for event in self._follow(watcher, asked):
                 yield event
         finally:
             watcher.clients -= 1
+
+    async def _follow(self, watcher: Watcher, asked: str) -> AsyncIterator[str]:
+        """The events of one client."""
+        position = _position(asked, watcher)
+        epoch, leaf, error = watcher.epoch, watcher.leaf, ""
+        yield _event("hello", {"count": watcher.count, "leaf": leaf})
+        while not self.is_closing:
+            if watcher.epoch != epoch:
+                yield _event("rewritten", {})
+                epoch, position = watcher.epoch, watcher.count
+            while position < watcher.count:
+                entries = await watcher.entries_from(position)
+                if not entries:
+                    break
+                yield "".join(_event("entry", fields, f"{epoch}-{fields['node'] + 1}") for fields in entries)
+                position += len(entries)
+            if watcher.leaf != leaf:
+                leaf = watcher.leaf
+                yield _event("leaf", {"leaf": leaf})
+            if watcher.error != error:
+                error = watcher.error
+                yield _event("problem", {"message": error})
+            if not await watcher.signal.wait(_KEEP_ALIVE):
+                yield ": alive\n\n"
 
     async def _watch(self, ref: str, watcher: Watcher) -> None:
         try:
@@ -189,7 +221,7 @@ class Live:
             self._scanner = self._spawn(self._scan())
         try:
             yield _event("hello", {})
-            while True:
+            while not self.is_closing:
                 changed = await self.library_signal.wait(_KEEP_ALIVE)
                 yield _event("library", {"sessions": len(self._site.known())}) if changed else ": alive\n\n"
         finally:
@@ -228,31 +260,6 @@ class Live:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-
-async def _follow(watcher: Watcher, asked: str) -> AsyncIterator[str]:
-    """The events of one client."""
-    position = _position(asked, watcher)
-    epoch, leaf, error = watcher.epoch, watcher.leaf, ""
-    yield _event("hello", {"count": watcher.count, "leaf": leaf})
-    while True:
-        if watcher.epoch != epoch:
-            yield _event("rewritten", {})
-            epoch, position = watcher.epoch, watcher.count
-        while position < watcher.count:
-            entries = await watcher.entries_from(position)
-            if not entries:
-                break
-            yield "".join(_event("entry", fields, f"{epoch}-{fields['node'] + 1}") for fields in entries)
-            position += len(entries)
-        if watcher.leaf != leaf:
-            leaf = watcher.leaf
-            yield _event("leaf", {"leaf": leaf})
-        if watcher.error != error:
-            error = watcher.error
-            yield _event("problem", {"message": error})
-        if not await watcher.signal.wait(_KEEP_ALIVE):
-            yield ": alive\n\n"
 
 
 def _position(asked: str, watcher: Watcher) -> int:

@@ -114,8 +114,12 @@ class RateLimit:
 class Gate:
     """Middleware that refuses what is not allowed, before any route sees it."""
 
-    def __init__(self, app: ASGIApp, access: Access, limit: RateLimit | None = None) -> None:
+    def __init__(
+        self, app: ASGIApp, access: Access, limit: RateLimit | None = None, stop: Callable[[], None] = lambda: None
+    ) -> None:
+        """`stop` ends what does not end by itself; the server calls it before it waits for open requests."""
         self._app, self._access = app, access
+        self.stop = stop
         self._limit = limit or RateLimit()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

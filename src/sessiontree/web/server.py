@@ -13,7 +13,7 @@ from msgspec import Struct
 from sessiontree.app.workbench import Workbench
 from sessiontree.errors import UsageError
 from sessiontree.web.app import build_app
-from sessiontree.web.security import LOOPBACK, Access
+from sessiontree.web.security import LOOPBACK, Access, Gate
 
 
 class ServeOptions(Struct, frozen=True):
@@ -47,7 +47,7 @@ def serve(workbench: Workbench, options: ServeOptions, notify: Callable[[str], N
     """Serve until interrupted. `notify` prints a line for the user."""
     if (options.tls_cert is None) != (options.tls_key is None):
         raise UsageError("TLS needs both --tls-cert and --tls-key")
-    listener = _bind(options.host, options.port)
+    listener = bind(options.host, options.port)
     port: int = listener.getsockname()[1]
     tls = options.tls_cert is not None
     names = LOOPBACK if is_loopback(options.host) else (*LOOPBACK, *_own_names(options.host))
@@ -65,21 +65,35 @@ def serve(workbench: Workbench, options: ServeOptions, notify: Callable[[str], N
     print_link("Open this link (it works once)")
     if options.open_browser:
         webbrowser.open(f"{address}?token={access.token}")
-    config = uvicorn.Config(
-        build_app(workbench, access, read_only=options.read_only),
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        ws="none",
-        lifespan="on",
-        timeout_graceful_shutdown=1,
-        ssl_certfile=options.tls_cert,
-        ssl_keyfile=options.tls_key,
-    )
-    uvicorn.Server(config).run(sockets=[listener])
+    app = build_app(workbench, access, read_only=options.read_only)
+    Server(app, options.tls_cert, options.tls_key).run(sockets=[listener])
 
 
-def _bind(host: str, port: int) -> socket.socket:
+class Server(uvicorn.Server):
+    """A server that ends its event streams before it waits for open requests."""
+
+    def __init__(self, app: Gate, tls_cert: str | None = None, tls_key: str | None = None) -> None:
+        self._stop_streams = app.stop
+        super().__init__(
+            uvicorn.Config(
+                app,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                ws="none",
+                lifespan="on",
+                timeout_graceful_shutdown=5,
+                ssl_certfile=tls_cert,
+                ssl_keyfile=tls_key,
+            )
+        )
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._stop_streams()
+        await super().shutdown(sockets)
+
+
+def bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
