@@ -127,7 +127,7 @@ def own_session(home: Path, *, count: int = 3) -> Any:
     return session
 
 
-def address_of(browser: Browser, page: Page, served: Served, title: str) -> str:
+def address_of(browser: Browser, page: Page, title: str) -> str:
     """The address of a session by its title, from the list."""
     expression = (
         "[...document.querySelectorAll('a.session')].filter((a) => a.textContent.includes("
@@ -161,7 +161,7 @@ def test_the_picture_of_branches_zooms_folds_and_leads_to_entries(browser: Brows
     served = Served(home)
     try:
         page = opened(browser, served)
-        go(browser, page, address_of(browser, page, served, "Two ways to sort"))
+        go(browser, page, address_of(browser, page, "Two ways to sort"))
         until(browser, lambda: page.ask("window.sessionPicture && sessionPicture.data.texts.some((text) => text)"))
         picture(page, "web-session")
         rows = page.ask("sessionPicture.rows.nodes.length")
@@ -179,9 +179,7 @@ def test_the_picture_of_branches_zooms_folds_and_leads_to_entries(browser: Brows
         page.ask("sessionPicture.select(0)")
         page.press("Enter")
         until(browser, lambda: page.ask("document.querySelector('.chosen') !== null"))
-        other = page.ask(
-            "sessionPicture.data.ids[sessionPicture.data.active.lastIndexOf('0')]"
-        )
+        other = page.ask("sessionPicture.data.ids[sessionPicture.data.active.lastIndexOf('0')]")
         page.ask(f"sessionPicture.options.go({json.dumps(other)})")
         until(browser, lambda: page.ask("document.querySelector('article.abandoned') !== null"))
         assert "bubble sort" in page.ask("document.querySelector('#cards').textContent")
@@ -194,7 +192,7 @@ def test_a_session_that_another_program_writes_grows_on_the_page(browser: Browse
     served = Served(home)
     try:
         page = opened(browser, served)
-        go(browser, page, address_of(browser, page, served, "Two ways to sort"))
+        go(browser, page, address_of(browser, page, "Two ways to sort"))
         count = page.ask("document.querySelectorAll('#cards article').length")
         for at in range(3):
             session.append("user", f"another question {at}")
@@ -212,7 +210,7 @@ def test_a_fork_is_planned_confirmed_and_undone(browser: Browser, home: Path) ->
     served = Served(home)
     try:
         page = opened(browser, served)
-        go(browser, page, address_of(browser, page, served, "Two ways to sort"))
+        go(browser, page, address_of(browser, page, "Two ways to sort"))
         folder = own_home(home)
         before = len(list(folder.rglob("*.jsonl")))
         open_fork = (
@@ -238,7 +236,7 @@ def test_branches_context_health_and_statistics_have_pages(browser: Browser, hom
     served = Served(home)
     try:
         page = opened(browser, served)
-        session = address_of(browser, page, served, "Two ways to sort")
+        session = address_of(browser, page, "Two ways to sort")
         go(browser, page, f"{session}/compare")
         shown = page.ask("document.body.textContent")
         assert "done with merge sort" in shown
@@ -271,7 +269,8 @@ def test_a_chat_asks_before_it_writes_and_can_be_watched(browser: Browser, home:
         go(browser, page, f"{served.address}/chat/new")
         page.ask(f"document.getElementById('model').value = {json.dumps(f'scripted:{script}')}")
         page.ask("document.getElementById('start-form').requestSubmit()")
-        until(browser, lambda: page.ask("document.getElementById('prompt') !== null"))
+        ready = "document.readyState === 'complete' && document.getElementById('prompt') !== null"
+        until(browser, lambda: page.ask(ready))
         page.ask("document.getElementById('prompt').value = 'write x'")
         page.ask("document.getElementById('prompt-form').requestSubmit()")
         until(browser, lambda: page.ask("document.querySelector('.question [data-answer=once]') !== null"))
@@ -294,7 +293,7 @@ def test_hostile_content_does_nothing(browser: Browser, home: Path, width: int, 
     served = Served(home)
     try:
         page = opened(browser, served, width=width, dark=dark)
-        address = address_of(browser, page, served, "Hostile")
+        address = address_of(browser, page, "Hostile")
         for path in ("", "/compare", "/context", "/health", "/find?q=script"):
             go(browser, page, address + path)
             page.ask("document.querySelectorAll('main details').forEach((one) => { one.open = true; })")
@@ -352,7 +351,7 @@ def test_nothing_serious_is_wrong_with_accessibility(browser: Browser, home: Pat
     served = Served(home)
     try:
         page = opened(browser, served, dark=dark)
-        session = address_of(browser, page, served, "Two ways to sort")
+        session = address_of(browser, page, "Two ways to sort")
         for address in (
             f"{served.address}/",
             session,

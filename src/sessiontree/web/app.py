@@ -29,9 +29,7 @@ from sessiontree.web.site import Site
 _STATIC = os.path.join(os.path.dirname(__file__), "static")
 
 
-def build_app(
-    workbench: Workbench, access: Access, *, read_only: bool = False, limit: RateLimit | None = None
-) -> Gate:
+def build_app(workbench: Workbench, access: Access, *, read_only: bool = False, limit: RateLimit | None = None) -> Gate:
     """The application of one server. With `read_only` there is no route that changes anything."""
     site = Site(workbench, read_only=read_only)
     live, chats = Live(site), Chats(site)

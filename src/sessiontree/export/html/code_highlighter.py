@@ -43,7 +43,7 @@ def highlight(code: str, language: str) -> Markup:
             open_class, waiting = name, ""
         waiting += text
     parts.append(_span(open_class, waiting))
-    return Markup("".join(parts).removesuffix("\n"))  # noqa: S704 - every part is escaped
+    return Markup("".join(parts))  # noqa: S704 - every part is escaped
 
 
 def _span(name: str, text: str) -> str:
@@ -63,7 +63,7 @@ def _find_lexer(language: str) -> Lexer | None:
     from pygments.util import ClassNotFound
 
     try:
-        return get_lexer_by_name(language, stripnl=False)
+        return get_lexer_by_name(language, stripnl=False, ensurenl=False)
     except ClassNotFound:
         return None
 
