@@ -98,6 +98,7 @@ def list_sessions(
     else:
         sessions.sort(key=_SORT_KEYS[options.sort], reverse=True)
     is_threaded = options.sort == "recent" and not scores and options.group == "none"
+    is_threaded = is_threaded and any(summary.forked_from for summary in sessions)  # arranging takes most of the time
     members = build_threads(sessions) if is_threaded else [ThreadMember(summary) for summary in sessions]
     folded = _count_subagents(subagents, sessions)
     members = _with_unfolded(members, subagents, options.unfolded)

@@ -109,7 +109,11 @@ def _arrange(
     if by_thread:
         positions = {summary.ref: at for at, summary in enumerate(sessions)}
         tops.sort(
-            key=lambda summary: min(positions[member.summary.ref] for member in _flatten(summary, children, copies))
+            key=lambda summary: (
+                min(positions[member.summary.ref] for member in _flatten(summary, children, copies))
+                if summary.ref in children
+                else positions[summary.ref]
+            )
         )
     arranged: list[ThreadMember] = []
     for summary in tops:

@@ -59,6 +59,8 @@ class Watcher:
     def __init__(self, site: Site, summary: Summary) -> None:
         self._site, self._summary = site, summary
         self.signal = Signal()
+        self.ready = asyncio.Event()
+        """Set once the session was read: only then a client's position can be checked."""
         self.clients = 0
         self.epoch = 0
         """Counts how often the file was rewritten, which voids all positions."""
@@ -69,12 +71,11 @@ class Watcher:
         self.count = 0
         self._offset = 0
 
-    async def start(self) -> None:
-        await run_in_threadpool(self._read)
-
     async def run(self) -> None:
-        """Poll the file. A change is read in a thread."""
+        """Read the session, then poll its file. A change is read in a thread."""
         stamp = file_stamp(self._summary)
+        await run_in_threadpool(self._read)
+        self.ready.set()
         while self.clients:
             await asyncio.sleep(POLL_SECONDS)
             now = file_stamp(self._summary)
@@ -173,12 +174,10 @@ class Live:
         watcher = self._watchers.get(summary.ref)
         if watcher is None:
             watcher = self._watchers[summary.ref] = Watcher(self._site, summary)
-            watcher.clients += 1
-            await watcher.start()
             self._spawn(self._watch(summary.ref, watcher))
-        else:
-            watcher.clients += 1
+        watcher.clients += 1
         try:
+            await watcher.ready.wait()
             async for event in self._follow(watcher, asked):
                 yield event
         finally:
