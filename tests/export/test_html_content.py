@@ -11,7 +11,7 @@ from sessiontree.core.jsonio import render_json
 from sessiontree.export.html.code_highlighter import highlight
 from sessiontree.export.html.markdown_renderer import render_message
 from sessiontree.export.html.page import embedded_json
-from tests.builders import entry, header, opened
+from tests.builders import chain, entry, header, opened
 from tests.export.conversations import call, exported, message, text
 
 
@@ -165,3 +165,13 @@ def test_the_picture_has_a_row_for_each_message_and_folds_runs() -> None:
 
 def test_data_in_a_script_element_cannot_end_it() -> None:
     assert "<" not in embedded_json({"x": "</script><!--"})
+
+
+def test_the_picture_of_a_huge_session_has_only_the_folded_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    from sessiontree.export.html import branch_graph
+
+    monkeypatch.setattr(branch_graph, "MAX_ROWS", 50)
+    session = opened(header() + b"".join(chain(100)))
+    data = branch_graph.build_graph_data(session)
+    assert len(data["nodes"]) == 2
+    assert data["rows"]["hidden"] == [98, 0]

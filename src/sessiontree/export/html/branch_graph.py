@@ -6,6 +6,7 @@ second set of rows has every linear run folded into its first and last entry. Bo
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -19,6 +20,8 @@ from sessiontree.session.reader import Reader
 from sessiontree.views.rails import find_rails, group_lanes
 
 MAX_COLUMNS = 60
+MAX_ROWS = 100_000
+"""Entries that a picture has rows for; of larger sessions, only the folded rows are drawn."""
 _LEAST_FOLDED = 2
 """Entries that folding a run hides at least."""
 
@@ -40,6 +43,10 @@ def build_graph_data(
     shadowed = session.shadowed
     chosen = [node for node, kind in enumerate(types) if kind in CONVERSATION_TYPES and node not in shadowed]
     nodes = group_lanes(layout, chosen)
+    folded, hidden = _fold(layout, nodes)
+    is_huge = len(nodes) > MAX_ROWS
+    if is_huge:
+        nodes = folded
     active = set(session.path_nodes(session.leaf))
     history = session.dialect.find_history(session.journal, session.node_of(session.leaf), session.read_options)
     active.update(history)
@@ -55,8 +62,8 @@ def build_graph_data(
         "labels": {row_of[node]: names[id] for id in names if (node := session.node_of(id)) in row_of},
         "merges": sorted(row_of[node] for id in merges if (node := tree.node_of.get(id)) in row_of),
         "parents": [_nearest_row(layout, row_of, node) for node in nodes],
-        "rows": _rows(layout, nodes, dict.fromkeys(nodes, 0)),
-        "folded": _rows(layout, *_fold(layout, nodes)),
+        "rows": _rows(layout, nodes, hidden if is_huge else dict.fromkeys(nodes, 0)),
+        "folded": _rows(layout, folded, hidden),
         "kinds": [row.kind if row is not None else "" for row in described],
         "texts": [row.text if row is not None else "" for row in described],
     }
@@ -75,9 +82,15 @@ def _rows(layout: Layout, nodes: Sequence[int], hidden: dict[int, int]) -> dict[
     return {
         "nodes": list(nodes),
         "columns": [row.column for row in rails],
-        "cells": ["".join(format(cell, "x") for cell in row.cells) for row in rails],
+        "cells": [_digits(row.cells) for row in rails],
         "hidden": [hidden[node] for node in nodes],
     }
+
+
+@functools.lru_cache(1024)  # few different rows, many entries
+def _digits(cells: tuple[int, ...]) -> str:
+    """The lines of a row, one hexadecimal digit per column."""
+    return "".join(format(cell, "x") for cell in cells)
 
 
 def _fold(layout: Layout, nodes: Iterable[int]) -> tuple[list[int], dict[int, int]]:

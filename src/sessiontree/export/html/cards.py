@@ -61,6 +61,8 @@ class Card(Struct, gc=False):
     @property
     def facts(self) -> list[str]:
         """The facts about all parts: each once, and the usage that the last part has."""
+        if len(self.records) == 1:
+            return list(self.first.facts)
         usages = {record.usage for record in self.records if record.usage}
         last = next((record.usage for record in reversed(self.records) if record.usage), "")
         facts = dict.fromkeys(fact for record in self.records for fact in record.facts if fact not in usages)

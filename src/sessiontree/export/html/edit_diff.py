@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ from msgspec import Struct
 
 from sessiontree.conversion.tool_mapping import tool_tables
 from sessiontree.dialects.tool_intents import Edit, Intent, Replacement, Write
+from sessiontree.dialects.tool_table import ToolTable
 from sessiontree.export.sanitize import safe
 
 _MOST_LINES = 300
@@ -55,13 +57,18 @@ def find_change(agent: str, name: str, arguments: Mapping[str, Any]) -> FileChan
 
 
 def _find_intent(agent: str, name: str, arguments: Mapping[str, Any]) -> Intent | None:
-    for tools in tool_tables(agent):
-        tool = tools.find_by_name(name)
-        if tool is not None and tool.intent in (Edit, Write):
-            intent = tools.find_intent(name, arguments)
-            if intent is not None:
-                return intent
-    return None
+    intents = (tools.find_intent(name, arguments) for tools in _changing_tools(agent, name))
+    return next((intent for intent in intents if intent is not None), None)
+
+
+@functools.lru_cache(256)  # few tools, many calls
+def _changing_tools(agent: str, name: str) -> tuple[ToolTable, ...]:
+    """The tables in which a tool of this name changes files."""
+    return tuple(
+        tools
+        for tools in tool_tables(agent)
+        if (tool := tools.find_by_name(name)) is not None and tool.intent in (Edit, Write)
+    )
 
 
 def _edit_lines(edit: Edit) -> Iterator[DiffLine]:

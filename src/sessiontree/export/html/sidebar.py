@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from sessiontree.branches.merge_records import MergeRecord, find_merges
 from sessiontree.export.escape import anchor, stamp
-from sessiontree.export.html.branch_graph import GraphRow
+from sessiontree.export.html.branch_graph import MAX_ROWS, GraphRow
 from sessiontree.export.record_builder import gist
 from sessiontree.export.records import Call, Record
 from sessiontree.export.source import Facts, Source
@@ -83,7 +83,7 @@ class Sidebar:
         stops = self._stops[number]
         is_join = record.id in self._joins
         text = gist(record, _ROW_TEXT) or record.title
-        if not record.mark:
+        if not record.mark and len(self.rows) < MAX_ROWS:
             self.rows[record.node] = GraphRow("merge" if is_join else record.who, text)
         if is_join or record.who in ("user", "summary") or record.label or self._is_landmark(record.node):
             stops.append(Stop(record.node, record.id, record.who, text, record.label))
@@ -91,7 +91,8 @@ class Sidebar:
             result = piece.result if isinstance(piece, Call) else None
             if result is None:
                 continue
-            self.rows[result.node] = GraphRow("tool", f"result of {result.name}")
+            if len(self.rows) < MAX_ROWS:
+                self.rows[result.node] = GraphRow("tool", f"result of {result.name}")
             if result.label or self._is_landmark(result.node):
                 stops.append(Stop(result.node, result.id, "tool", f"result of {result.name}", result.label))
 
