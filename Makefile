@@ -37,6 +37,7 @@ docs: $(READY)
 
 pictures: $(READY)
 	$(BIN)/python docs/pictures/draw.py
+	$(BIN)/python docs/pictures/draw_web.py
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
