@@ -55,7 +55,8 @@ def _write_library(home: Path) -> list[Session]:
         text = '"message":{{"role":"{}","content":[{{"type":"text","text":"message {} about {}"}}],"timestamp":1}}'
         topic = f"topic {number % 97} and {number}"
         lines = [
-            f'{{"type":"session","version":3,"id":"{id}","timestamp":"2026-02-16T10:00:00.000Z","cwd":"/work/p{number % 40}"}}\n',
+            f'{{"type":"session","version":3,"id":"{id}","timestamp":"2026-02-16T10:00:00.000Z",'
+            f'"cwd":"/work/p{number % 40}"}}\n',
             line.format("message", "a", "null", 1, text.format("user", 1, topic)),
             line.format("message", "b", '"a"', 2, text.format("assistant", 2, topic)),
         ]

@@ -9,12 +9,12 @@ import threading
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "examples")]
-
-from sample_library import write_library
+sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
 from acceptance.browser.chromium import Browser, Page, find_browser
+
+from sample_library import write_library
 from sessiontree.app.workbench import Workbench
 from sessiontree.export import export
 from sessiontree.library.library import Library

@@ -70,6 +70,16 @@ def test_a_branch_is_shown_without_the_others_and_abandoned_entries_are_marked(k
     assert 'class="user abandoned"' in page
 
 
+def test_what_a_compaction_replaced_opens_above_it(known: Site, session: Session) -> None:
+    session.append({"type": "compaction", "summary": "in short", "firstKeptEntryId": session.leaf, "tokensBefore": 10})
+    session.flush()
+    page = known.get(address(session)).text
+    fold = page[page.index('<details class="compacted"') : page.index("</article>\n</details>")]
+    assert "3 entries replaced by a summary" in fold
+    assert "question" in fold
+    assert "in short" not in fold
+
+
 def test_a_long_session_is_shown_in_windows_without_gaps(known: Site, home: Path, library: Library) -> None:
     session = create(str(home), home=library.home)
     for at in range(500):

@@ -15,6 +15,7 @@ from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.errors import NotFoundError
 from sessiontree.export.html.branch_graph import GraphRow
 from sessiontree.export.html.cards import CardRenderer, State, group_cards
+from sessiontree.export.html.compaction_folds import find_folds
 from sessiontree.export.html.page import find_recovered
 from sessiontree.export.record_builder import build_records, gist, records_of
 from sessiontree.export.records import Call, Command, Note, Record, TextPiece, ThinkingPiece
@@ -116,8 +117,13 @@ def render_window(
 ) -> Markup:
     """The cards of a window."""
     renderer = CardRenderer(session.dialect.name, subagents)
-    cards = group_cards(iter_records(session, path.nodes[window.start : window.end]), path.states_of)
-    return Markup("").join([renderer.render(card) for card in cards])
+    folds = find_folds(session, path.nodes)
+    parts: list[str] = []
+    for card in group_cards(iter_records(session, path.nodes[window.start : window.end]), path.states_of):
+        parts += folds.markup_before(card.first.node)
+        parts.append(renderer.render(card))
+    parts += folds.markup_at_end()
+    return Markup("".join(parts))  # noqa: S704 - cards and folds are markup
 
 
 def iter_records(session: Session, nodes: Sequence[int]) -> Iterator[Record]:

@@ -140,7 +140,7 @@
 
   /* Growth */
   function lastPrompt() {
-    var all = cards.querySelectorAll(":scope > article"), index = all.length - 1;
+    var all = cards.querySelectorAll("article[data-node]"), index = all.length - 1;
     while (index > 0 && !all[index].classList.contains("user")) index--;
     return all[index] || null;
   }
@@ -166,7 +166,8 @@
   var redraw = page.later(loadGraph, 400), reoutline = page.later(loadOutline, 800);
   var events = new EventSource(base + "/events?from=" + main.dataset.count);
   var received = 0;
-  events.addEventListener("entry", function () {
+  events.addEventListener("entry", function (event) {
+    if (JSON.parse(event.data).type === "compaction") { location.reload(); return; }
     received += 1;
     live.textContent = received + (received === 1 ? " new entry" : " new entries");
     grow(); redraw(); reoutline();
