@@ -21,10 +21,12 @@ EXAMPLES = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--port", type=int, default=0, help="port to listen on (default: any free one)")
+    parser.add_argument("--port", metavar="N", type=int, default=0, help="port to listen on (default: any free one)")
     parser.add_argument("--open", action="store_true", help="open the link in a browser")
     parser.add_argument("--read-only", action="store_true", help="allow no changes: no actions and no chats")
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: this machine only)")
+    parser.add_argument(
+        "--host", metavar="NAME", default="127.0.0.1", help="address to listen on (default: this machine only)"
+    )
     parser.add_argument("--tls-cert", metavar="FILE", help="certificate, for a --host that other machines can reach")
     parser.add_argument("--tls-key", metavar="FILE", help="key of the certificate")
     add_root_option(parser)

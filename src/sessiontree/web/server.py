@@ -89,6 +89,8 @@ class Server(uvicorn.Server):
         )
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for listener in self.servers:
+            listener.close()  # first: a browser connects again as soon as its stream ends
         self._stop_streams()
         await super().shutdown(sockets)
 
