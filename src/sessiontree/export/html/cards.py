@@ -103,9 +103,13 @@ class CardRenderer:
     def render(self, card: Card) -> Markup:
         first = card.first
         parts = [(self._anchor(record), self._body(record)) for record in card.records]
-        is_small = first.is_small
-        remarks = [self._note(piece) for piece in first.pieces if isinstance(piece, Note)] if is_small else ()
-        rendered: Markup = self._macros.card(card, first, parts, is_small, remarks, _BAD_FACTS)
+        remarks = [self._note(piece) for piece in first.pieces if isinstance(piece, Note)] if first.is_small else ()
+        classes = " ".join([first.who, *(["replaced"] if first.mark else []), *card.states])
+        labels = [record.label for record in card.records if record.label]
+        name, body = parts[0]
+        rendered: Markup = self._macros.card(
+            first, name, classes, card.states, labels, card.facts, body, parts[1:], remarks, _BAD_FACTS
+        )
         return rendered
 
     def _anchor(self, record: Record) -> str:
