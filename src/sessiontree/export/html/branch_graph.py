@@ -78,11 +78,15 @@ def _nearest_row(layout: Layout, row_of: dict[int, int], node: int) -> int:
 
 
 def _rows(layout: Layout, nodes: Sequence[int], hidden: dict[int, int]) -> dict[str, Any]:
-    rails = list(find_rails(layout, nodes, MAX_COLUMNS))
+    columns: list[int] = []
+    cells: list[str] = []
+    for row in find_rails(layout, nodes, MAX_COLUMNS):
+        columns.append(row.column)
+        cells.append(_digits(row.cells))
     return {
         "nodes": list(nodes),
-        "columns": [row.column for row in rails],
-        "cells": [_digits(row.cells) for row in rails],
+        "columns": columns,
+        "cells": cells,
         "hidden": [hidden[node] for node in nodes],
     }
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from sessiontree.core.jsonio import JsonObject, render_json
+from sessiontree.core.jsonio import render_json
 from sessiontree.dialects.contract import AS_CLIENT
 from sessiontree.export.html.branch_graph import build_graph_data
 from sessiontree.export.html.cards import CardRenderer, State, group_cards
@@ -57,7 +57,11 @@ def render_html(source: Source) -> Iterator[str]:
     yield "</main>"
     yield parts.sidebar(side.outline(), side.facts(facts))
     graph = build_graph_data(source.session, side.rows.get, source.labels)
-    yield f'<script type="application/json" id="graph-data">{embedded_json(graph)}</script>'
+    side.rows.clear()
+    yield '<script type="application/json" id="graph-data">{"version":1'
+    for name in list(graph):  # one after the other, so that the memory of a huge picture is bounded
+        yield f',"{name}":{embedded_json(graph.pop(name))}'
+    yield "}</script>"
     yield f"<script>{_script()}</script></body></html>\n"
 
 
@@ -81,7 +85,7 @@ def _states(recovered: frozenset[int], *, is_active: bool) -> Callable[[int], tu
     return lambda node: (*base, "recovered") if node in recovered else base
 
 
-def embedded_json(value: JsonObject) -> Markup:
+def embedded_json(value: object) -> Markup:
     """JSON that can be part of a script element: no character in it can end the element."""
     text = render_json(value).decode("utf-8", "replace")
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704 - as stated

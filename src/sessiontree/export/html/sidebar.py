@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Iterator
 
@@ -17,7 +18,7 @@ from sessiontree.models.cost_estimate import cost_total, describe_cost
 
 _DEEPEST = 8
 """Indentation limit of nested branches; deeper ones are appended at the end, starting from the left again."""
-_ROW_TEXT = 80
+_ROW_TEXT = 60
 
 
 class Stop(Struct):
@@ -92,7 +93,7 @@ class Sidebar:
             if result is None:
                 continue
             if len(self.rows) < MAX_ROWS:
-                self.rows[result.node] = GraphRow("tool", f"result of {result.name}")
+                self.rows[result.node] = _result_row(result.name)
             if result.label or self._is_landmark(result.node):
                 stops.append(Stop(result.node, result.id, "tool", f"result of {result.name}", result.label))
 
@@ -180,3 +181,8 @@ class Sidebar:
             ("masked", source.redactor.report.removeprefix("masked ") if source.redactor is not None else ""),
         ]
         return [(name, value) for name, value in rows if value]
+
+
+@functools.lru_cache(256)  # few tools, many results
+def _result_row(name: str) -> GraphRow:
+    return GraphRow("tool", f"result of {name}")
