@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sessiontree.app.actions.table import ACTIONS
+from sessiontree.core.jsonio import render_json
 from sessiontree.errors import UsageError
 from sessiontree.library.library import Library
 from sessiontree.session.open import create
@@ -205,3 +206,34 @@ def test_other_commands_import_nothing_of_the_web_page() -> None:
         "print([name for name in ('starlette', 'uvicorn', 'jinja2', 'markdown_it', 'pygments') if name in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_a_sub_agent_opens_inside_the_call_that_started_it(known: Site, home: Path, library: Library) -> None:
+    id = "0190aaaa-0000-4000-8000-000000000009"
+    folder = home / ".claude" / "projects" / "-work-nested"
+    (folder / id / "subagents").mkdir(parents=True)
+
+    def line(uuid: str, parent: str | None, role: str, content: object, **fields: object) -> bytes:
+        message = {"role": role, "content": content, "id": f"msg-{uuid}"}
+        shared = {"sessionId": id, "cwd": "/work/nested", "timestamp": "2026-02-16T10:00:00.000Z", "version": "2.1.0"}
+        return (
+            render_json({"type": role, "uuid": uuid, "parentUuid": parent, "message": message, **shared, **fields})
+            + b"\n"
+        )
+
+    call = {"type": "tool_use", "id": "toolu_1", "name": "Task", "input": {"prompt": "look into it"}}
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "found"}
+    (folder / f"{id}.jsonl").write_bytes(
+        line("u1", None, "user", "delegate this")
+        + line("u2", "u1", "assistant", [call])
+        + line("u3", "u2", "user", [result], toolUseResult={"agentId": "a1"})
+    )
+    (folder / id / "subagents" / "agent-a1.jsonl").write_bytes(
+        line("s1", None, "user", "look into it", isSidechain=True, agentId="a1")
+        + line("s2", "s1", "assistant", [{"type": "text", "text": "the nested answer"}], isSidechain=True, agentId="a1")
+    )
+    library.refresh()
+    page = known.get(f"/s/{key_of(str(folder / f'{id}.jsonl'))}").text
+    source = re.search('data-source="([^"]+)"', page)
+    assert source is not None
+    assert "the nested answer" in known.get(source[1]).text
