@@ -208,6 +208,17 @@ def test_other_commands_import_nothing_of_the_web_page() -> None:
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout.strip() == "[]"
 
 
+def test_a_download_masks_secrets_and_the_home_folder(known: Site, session: Session, home: Path) -> None:
+    session.append("user", f"password=hunter2 in {home}/x")
+    session.flush()
+    plain = known.get(f"{address(session)}/download?format=md")
+    assert plain.headers["content-disposition"].startswith("attachment")
+    assert "hunter2" in plain.text
+    masked = known.get(f"{address(session)}/download?format=md&redact=1").text
+    assert "hunter2" not in masked
+    assert str(home) not in masked
+
+
 def test_a_sub_agent_opens_inside_the_call_that_started_it(known: Site, home: Path, library: Library) -> None:
     id = "0190aaaa-0000-4000-8000-000000000009"
     folder = home / ".claude" / "projects" / "-work-nested"

@@ -15,7 +15,7 @@ from typing import Any
 
 from sessiontree.agent.approval import Question, Reply
 from sessiontree.agent.controller import Controller
-from sessiontree.agent.events import Event, Persisted, Retry, TextDelta, ThinkingDelta, ToolUpdate
+from sessiontree.agent.events import Event, Persisted, Retry
 from sessiontree.app.event_json import encode_event
 from sessiontree.app.start import StartOptions, open_controller
 from sessiontree.errors import NotFoundError, SessionTreeError, UsageError
@@ -58,10 +58,7 @@ class Chat:
             for at, earlier in enumerate(self.log):
                 if earlier is not None and earlier["type"] in ("text_delta", "thinking_delta"):
                     self.log[at] = None
-        if isinstance(event, TextDelta | ThinkingDelta | ToolUpdate | Persisted) or not isinstance(event, Event):
-            self.add(_brief(encode_event(event)))
-            return
-        self.add(encode_event(event))
+        self.add(_brief(encode_event(event)))
 
     async def ask(self, question: Question) -> Reply:
         """Ask on the page, and wait for the answer (`Approver`)."""

@@ -9,9 +9,10 @@ from starlette.concurrency import iterate_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 
+from sessiontree.app.actions.export import new_redactor
 from sessiontree.app.actions.table import ACTIONS, Subject
 from sessiontree.errors import UsageError
-from sessiontree.export import FORMATS, Format, Redactor, export
+from sessiontree.export import FORMATS, Format, export
 from sessiontree.export.html.branch_graph import build_graph_data
 from sessiontree.library.summary import Summary
 from sessiontree.models.cost_estimate import cost_total, describe_cost
@@ -126,7 +127,7 @@ class SessionPages:
         if format not in FORMATS:
             raise UsageError(f"unknown format {format!r}; use one of {', '.join(FORMATS)}")
         chosen: Format = format
-        redactor = Redactor() if request.query_params.get("redact") else None
+        redactor = new_redactor() if request.query_params.get("redact") else None
         branch: Any = "active" if request.query_params.get("branch") == "active" else "all"
 
         def pieces() -> Iterator[bytes]:
