@@ -38,6 +38,7 @@ docs: $(READY)
 pictures: $(READY)
 	$(BIN)/python docs/pictures/draw.py
 	$(BIN)/python docs/pictures/screens.py
+	$(BIN)/python docs/pictures/draw_web.py
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks

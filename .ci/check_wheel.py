@@ -14,6 +14,26 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+EXPORT = """
+import sessiontree
+from sessiontree.export import export
+session = sessiontree.create(cwd=".", in_memory=True)
+session.append("assistant", "**bold**")
+page = b"".join(export(session, "html"))
+assert b"<strong>bold</strong>" in page and b"sessionGraph" in page
+"""
+SERVE = """
+import re, subprocess, sys, urllib.request
+server = subprocess.Popen(["sessiontree", "serve"], stderr=subprocess.PIPE, text=True)
+link = re.search("http://\\S+", server.stderr.readline())[0]
+cookies = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+page = cookies.open(link).read()
+script = cookies.open(link.partition("?")[0] + "static/list.js").read()
+server.terminate()
+server.wait(30)
+assert b"Sessions" in page and b"EventSource" in script
+"""
+"""Templates, styles and scripts have to be part of the wheel."""
 
 
 def main() -> None:
@@ -34,6 +54,9 @@ def main() -> None:
         run(["stree", "--version"], cwd=home, env=env)
         run([python, "-c", readme_example()], cwd=home, env=env)
         run(["sessiontree", "list", "--all"], cwd=home, env=env)
+        run([python, "-c", EXPORT], cwd=home, env=env)
+        run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", f"{wheel}[web]"], cwd=home)
+        run([python, "-c", SERVE], cwd=home, env=env)
     print("the wheel works in an empty environment")
 
 

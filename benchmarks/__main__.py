@@ -23,6 +23,7 @@ from benchmarks import (
     search,
     startup,
     tui,
+    web,
 )
 from benchmarks.against import compare
 from benchmarks.results import Outcome, Result, Skipped, render_table
@@ -69,6 +70,7 @@ LARGE: dict[str, Measurement] = {
     "large": read.large_memory,
     "huge": huge.commands,
     "list-10000": library.list_10000,
+    "web": web.web,
     "search-million": search.million,
 }
 

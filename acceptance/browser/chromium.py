@@ -29,7 +29,7 @@ _FLAGS = (
     "--disable-sync",
     "--hide-scrollbars",
     "--proxy-server=127.0.0.1:9",  # nothing listens there, so no request leaves the machine
-    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",  # only our own server is reached
     "--remote-debugging-pipe",
 )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -16,7 +16,8 @@ from msgspec.structs import replace
 
 from sessiontree.library.summary import Summary
 from sessiontree.library.threads import ThreadMember, build_threads
-from sessiontree.search.query import And, Expression, Not, Or, Phrase, Query, Regex, Word, terms
+from sessiontree.search.matcher import matches_choice
+from sessiontree.search.query import And, Expression, Filters, Not, Or, Phrase, Query, Regex, Word, terms
 from sessiontree.search.query_parser import parse
 from sessiontree.search.session_filter import filter_sessions
 from sessiontree.views.listing import session_cost
@@ -45,6 +46,8 @@ class ListOptions(Struct, frozen=True):
     group: Group = "none"
     unfolded: frozenset[str] = frozenset()
     """References of the sessions whose sub-agents are shown."""
+    health: str | None = None
+    """Only sessions in this state (`Summary.health`)."""
 
 
 class Heading(Struct, frozen=True):
@@ -84,7 +87,7 @@ def list_sessions(
     sessions = [summary for summary in everything if summary.kind == "session"]
     if is_in_scope is not None:
         sessions = [summary for summary in sessions if is_in_scope(summary)]
-    sessions = filter_sessions(sessions, query.filters)
+    sessions = _filter_facts(filter_sessions(sessions, query.filters), query.filters, options.health, tags)
     scores = {}
     if query.where is not None:
         scores = {
@@ -96,11 +99,27 @@ def list_sessions(
     else:
         sessions.sort(key=_SORT_KEYS[options.sort], reverse=True)
     is_threaded = options.sort == "recent" and not scores and options.group == "none"
+    is_threaded = is_threaded and any(summary.forked_from for summary in sessions)  # arranging takes most of the time
     members = build_threads(sessions) if is_threaded else [ThreadMember(summary) for summary in sessions]
     folded = _count_subagents(subagents, sessions)
     members = _with_unfolded(members, subagents, options.unfolded)
     rows = _group(members, options.group, tags)
     return SessionList(rows, len(sessions), folded, tuple(query.notes))
+
+
+def _filter_facts(
+    sessions: list[Summary], filters: Filters, health: str | None, tags: Mapping[str, Sequence[str]]
+) -> list[Summary]:
+    """Apply the filters on tags, model and health."""
+    if filters.tag:
+        sessions = [each for each in sessions if matches_choice(filters.tag, tags.get(each.ref, ()).__contains__)]
+    if filters.model:
+        sessions = [each for each in sessions if matches_choice(filters.model, partial(_is_in, each.model or ""))]
+    return sessions if health is None else [each for each in sessions if each.health == health]
+
+
+def _is_in(text: str, wanted: str) -> bool:
+    return wanted.lower() in text.lower()
 
 
 def with_hits(found: SessionList, hits: Iterable[Summary]) -> SessionList:

@@ -8,6 +8,7 @@ from __future__ import annotations
 GROUPS: dict[str, dict[str, str]] = {
     "Look": {
         "ui": "browse all sessions in the terminal",
+        "serve": "show all sessions in a browser",
         "list": "list sessions",
         "open": "show a session's details and last messages",
         "show": "print a session as text",

@@ -41,7 +41,7 @@ def run(options: Options) -> None:
     plan = plan_diff(first, one, other, other_session=second)
     path = None
     if options.html:
-        from sessiontree.export.diff_page import render_diff
+        from sessiontree.export.html.diff_page import render_diff
         from sessiontree.stores.atomic_files import create_file
 
         path = os.path.abspath(options.html)

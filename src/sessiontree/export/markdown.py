@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 
 from sessiontree.core.jsonio import render_indented_json
-from sessiontree.export.html_pieces import esc, stamp
+from sessiontree.export.escape import esc, stamp
 from sessiontree.export.record_builder import call_gist, first_words, gist
 from sessiontree.export.records import (
     Call,

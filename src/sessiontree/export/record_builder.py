@@ -109,7 +109,10 @@ def records_of(node: int, entry: Entry, label: str | None = None, mark: str = ""
                 continue
             who, title, facts = _speaker(message)
             pieces = list(_message_pieces(message))
-            yield Record(entry.id, node, who, title, entry.timestamp, facts, label, mark, pieces)
+            record = Record(entry.id, node, who, title, entry.timestamp, facts, label, mark, pieces)
+            if isinstance(message, Assistant):
+                record.response, record.usage = message.response_id, usage_words(message.usage)
+            yield record
         return
     who, title, facts, pieces = _other(entry)
     yield Record(entry.id, node, who, title, entry.timestamp, facts, label, mark, pieces)

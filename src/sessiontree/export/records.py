@@ -89,6 +89,10 @@ class Record(Struct, gc=False):
     pieces: list[Piece] = []
     result: ResultPiece | None = None
     """Set for a tool result without its call."""
+    response: str | None = None
+    """The provider's id of the answer that it is a part of: some formats store an answer in several entries."""
+    usage: str = ""
+    """The one of `facts` that is the usage of the answer."""
 
     @property
     def is_small(self) -> bool:

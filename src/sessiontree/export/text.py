@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sessiontree.core.jsonio import render_indented_json
-from sessiontree.export.html_pieces import stamp
+from sessiontree.export.escape import stamp
 from sessiontree.export.record_builder import call_gist, first_words, gist
 from sessiontree.export.records import (
     Call,

@@ -33,12 +33,17 @@ def filter_sessions(found: list[Summary], filters: Filters) -> list[Summary]:
         found = [summary for summary in found if summary.recency >= filters.since]
     if not filters.agent and not filters.project and not filters.session and filters.before is None:
         return found
+    # Many sessions, few agents and folders: each is tested once.
+    agents = {agent for agent in {each.agent for each in found} if matches_choice(filters.agent, partial(eq, agent))}
+    folders = {
+        cwd for cwd in {each.cwd for each in found} if matches_choice(filters.project, partial(is_in_project, cwd))
+    }
     return [
         summary
         for summary in found
-        if matches_choice(filters.agent, partial(eq, summary.agent))
-        and matches_choice(filters.session, summary.id.startswith)
-        and matches_choice(filters.project, partial(is_in_project, summary.cwd))
+        if summary.agent in agents
+        and summary.cwd in folders
+        and (not filters.session or matches_choice(filters.session, summary.id.startswith))
         and (filters.before is None or summary.created is None or summary.created < filters.before)
     ]
 

@@ -1,30 +1,49 @@
-"""The sidebar of the page: the tree of branches with links, and facts about the session."""
+"""The sidebar of the page: an outline of prompts and branches with links, and facts about the session."""
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Iterator
 
 from msgspec import Struct
 
 from sessiontree.branches.merge_records import MergeRecord, find_merges
-from sessiontree.export.html_pieces import anchor, esc, stamp
+from sessiontree.export.escape import anchor, stamp
+from sessiontree.export.html.branch_graph import MAX_ROWS, GraphRow
 from sessiontree.export.record_builder import gist
 from sessiontree.export.records import Call, Record
 from sessiontree.export.source import Facts, Source
+from sessiontree.models.cost_estimate import cost_total, describe_cost
 
 _DEEPEST = 8
 """Indentation limit of nested branches; deeper ones are appended at the end, starting from the left again."""
+_ROW_TEXT = 60
 
 
 class Stop(Struct):
-    """A linked entry in the tree."""
+    """A linked entry in the outline."""
 
     node: int
     id: str
     who: str
     text: str
     label: str | None = None
+
+
+class OutlineItem(Struct, frozen=True):
+    """A line of the outline as it is shown."""
+
+    depth: int
+    text: str
+    target: str | None
+    """The element it links to; None if that is not part of the page."""
+    is_active: bool = False
+    who: str = ""
+    label: str | None = None
+    is_here: bool = False
+    merged_from: str = ""
+    merged_target: str | None = None
 
 
 class Sidebar:
@@ -40,6 +59,8 @@ class Sidebar:
         self._stops: list[list[Stop]] = [[] for _ in strands]
         self._words: dict[int, str] = {}
         self._deeper: deque[int] = deque()
+        self.rows: dict[int, GraphRow] = {}
+        """Kind and text of the entries that were rendered, for the picture of branches."""
         self._here = source.session.node_of(source.session.leaf)
         self._joins = find_merges(source.session)
         self._merged = {
@@ -49,18 +70,8 @@ class Sidebar:
         }
         """Last entries of branches that were merged into others."""
 
-    def heading(self, number: int) -> str:
-        """The heading of a strand: where it forks, and its first words."""
-        strand = self._source.outline.strands[number]
-        words = self._first_words(number)
-        if strand.fork is None:
-            origin = "the beginning"
-        else:
-            id = self._source.session.journal.tree.ids[strand.fork]
-            origin = f'<a href="#{anchor(id)}">{esc(id[:40])}</a>'
-        return f'<h2 id="branch-{number}">Branch from {origin}: {esc(words)}</h2>'
-
-    def _first_words(self, number: int) -> str:
+    def first_words(self, number: int) -> str:
+        """The first words of a strand."""
         words = self._words.get(number)
         if words is None:
             record = self._source.first_record(self._source.outline.strands[number])
@@ -69,90 +80,89 @@ class Sidebar:
         return words
 
     def note(self, number: int, record: Record) -> None:
-        """Add a record to the tree if it is a prompt, a summary, a label, a fork or the current entry."""
+        """Add a record to the outline if it is a prompt, a summary, a label, a fork or the current entry."""
         stops = self._stops[number]
         is_join = record.id in self._joins
+        text = gist(record, _ROW_TEXT) or record.title
+        if not record.mark and len(self.rows) < MAX_ROWS:
+            self.rows[record.node] = GraphRow("merge" if is_join else record.who, text)
         if is_join or record.who in ("user", "summary") or record.label or self._is_landmark(record.node):
-            stops.append(Stop(record.node, record.id, record.who, gist(record) or record.title, record.label))
+            stops.append(Stop(record.node, record.id, record.who, text, record.label))
         for piece in record.pieces:
             result = piece.result if isinstance(piece, Call) else None
-            if result is not None and (result.label or self._is_landmark(result.node)):
+            if result is None:
+                continue
+            if len(self.rows) < MAX_ROWS:
+                self.rows[result.node] = _result_row(result.name)
+            if result.label or self._is_landmark(result.node):
                 stops.append(Stop(result.node, result.id, "tool", f"result of {result.name}", result.label))
 
     def _is_landmark(self, node: int) -> bool:
         return node in self._leaving or node == self._here or node in self._merged
 
-    def render(self, facts: Facts) -> Iterator[str]:
-        yield '<nav id="tree" aria-label="Branches and facts"><h2>Branches</h2>'
-        yield from self._tree()
-        yield "<h2>Facts</h2><dl>"
-        for name, value in self._rows(facts):
-            yield f"<dt>{esc(name)}</dt><dd>{esc(value)}</dd>"
-        yield "</dl></nav>"
-
-    def _tree(self) -> Iterator[str]:
-        yield "<ul>"
+    def outline(self) -> Iterator[OutlineItem]:
+        """The lines of the outline, each with its depth: branches follow the entry that they fork from."""
         yield from self._strand(0, 0)
         for number in self._leaving.get(None, ()):
             yield from self._branch(number, 0)
         while self._deeper:
             yield from self._branch(self._deeper.popleft(), 0)
-        yield "</ul>"
 
-    def _strand(self, number: int, depth: int) -> Iterator[str]:
+    def _strand(self, number: int, depth: int) -> Iterator[OutlineItem]:
         """The stops of a strand, each followed by the branches that fork there."""
-        side = "on" if self._source.outline.strands[number].active else "off"
+        is_active = self._source.outline.strands[number].active
         for stop in self._stops[number]:
-            label = f'<span class="label">{esc(stop.label)}</span> ' if stop.label else ""
-            here = ' <span class="here">◀ here</span>' if stop.node == self._here else ""
-            yield f'<li class="{side} said-{stop.who}"><a href="#{anchor(stop.id)}">{label}{esc(stop.text)}{here}</a>'
-            yield self._came_from(self._joins.get(stop.id))
+            join = self._joins.get(stop.id)
+            yield OutlineItem(
+                depth,
+                stop.text,
+                anchor(stop.id),
+                is_active,
+                stop.who,
+                stop.label,
+                stop.node == self._here,
+                self._came_from(join),
+                self._merged_target(join),
+            )
             leaving = self._leaving.get(stop.node, ())
             if depth >= _DEEPEST:
                 self._deeper += leaving
-            elif leaving:
-                yield "<ul>"
+            else:
                 for branch in leaving:
                     yield from self._branch(branch, depth + 1)
-                yield "</ul>"
-            yield "</li>"
 
     def _came_from(self, join: MergeRecord | None) -> str:
-        """A link from a merge to its second parent, the end of the merged branch."""
+        """The second parent of a merge: the end of the merged branch."""
         if join is None:
             return ""
-        where = f"{esc(join.session[:40])} " if join.session else ""
-        name = f"⇠ merged from {where}{esc(join.entry[:40])}"
-        is_here = join.session is None and self._source.branch == "all" and join.entry in self._source.session
-        return (
-            f'<a class="join" href="#{anchor(join.entry)}">{name}</a>'
-            if is_here
-            else f'<span class="quiet">{name}</span>'
-        )
+        where = f"{join.session[:40]} " if join.session else ""
+        return f"⇠ merged from {where}{join.entry[:40]}"
 
-    def _branch(self, number: int, depth: int) -> Iterator[str]:
+    def _merged_target(self, join: MergeRecord | None) -> str | None:
+        if join is None or join.session is not None or self._source.branch != "all":
+            return None
+        return anchor(join.entry) if join.entry in self._source.session else None
+
+    def _branch(self, number: int, depth: int) -> Iterator[OutlineItem]:
         """A branch by its first words, with its stops if it is part of the page."""
-        words = esc(self._first_words(number))
+        words = self.first_words(number)
         if self._source.branch != "all":
-            yield f'<li class="off"><span class="quiet">○ {words} (not in this page)</span></li>'
+            yield OutlineItem(depth, f"{words} (not in this page)", None)
             return
-        yield f'<li class="off"><a href="#branch-{number}">{words}</a>'
-        inner = [
+        yield OutlineItem(depth, words, f"branch-{number}")
+        self._stops[number] = [
             stop
             for stop in self._stops[number]
             if stop.label or stop.id in self._joins or stop.node in self._leaving or stop.node in self._merged
         ]
-        self._stops[number] = inner
-        if inner:
-            yield "<ul>"
-            yield from self._strand(number, depth + 1)
-            yield "</ul>"
-        yield "</li>"
+        yield from self._strand(number, depth + 1)
 
-    def _rows(self, facts: Facts) -> list[tuple[str, str]]:
+    def facts(self, facts: Facts) -> list[tuple[str, str]]:
+        """Names and values of the facts that are known."""
         source = self._source
         used = source.used()
         scope = "" if source.branch == "all" else " (this path)"
+        cost = describe_cost(cost_total(used.cost, used.unpriced)) if used.requests else ""
         rows = [
             ("session", facts.id),
             ("format", f"{facts.dialect}, version {facts.version}"),
@@ -165,9 +175,14 @@ class Sidebar:
             ("branches", f"{facts.branches:,}"),
             (f"tokens{scope}", f"{used.input:,} in, {used.output:,} out, {used.cached:,} cached"),
             ("requests", f"{used.requests:,}"),
-            ("cost", f"${used.cost:,.4f}" if used.cost else ""),
+            (f"cost{scope}", cost),
             ("problems", str(len(source.problems()) or "")),
             *((kind, f"{name} {path}".strip()) for kind, name, path in source.related_files()),
             ("masked", source.redactor.report.removeprefix("masked ") if source.redactor is not None else ""),
         ]
         return [(name, value) for name, value in rows if value]
+
+
+@functools.lru_cache(256)  # few tools, many results
+def _result_row(name: str) -> GraphRow:
+    return GraphRow("tool", f"result of {name}")

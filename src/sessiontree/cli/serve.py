@@ -1,0 +1,54 @@
+"""Show all sessions in a browser: list, search, branches, statistics, chats.
+
+Listens on this machine only and prints a link that works once. Sessions that grow are updated while you watch. Needs
+the extra `web` (`pip install 'sessiontree[web]'`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+
+from sessiontree.cli import stderr
+from sessiontree.cli.library_options import add_root_option
+from sessiontree.cli.parser import Options
+from sessiontree.errors import UsageError
+
+EXAMPLES = """examples:
+  sessiontree serve --open
+  sessiontree serve --port 8321 --read-only"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--port", metavar="N", type=int, default=0, help="port to listen on (default: any free one)")
+    parser.add_argument("--open", action="store_true", help="open the link in a browser")
+    parser.add_argument("--read-only", action="store_true", help="allow no changes: no actions and no chats")
+    parser.add_argument(
+        "--host", metavar="NAME", default="127.0.0.1", help="address to listen on (default: this machine only)"
+    )
+    parser.add_argument("--tls-cert", metavar="FILE", help="certificate, for a --host that other machines can reach")
+    parser.add_argument("--tls-key", metavar="FILE", help="key of the certificate")
+    add_root_option(parser)
+
+
+def run(options: Options) -> None:
+    missing = [name for name in ("starlette", "uvicorn") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UsageError("the web page needs an extra: pip install 'sessiontree[web]'")
+    from sessiontree.app.workbench import Workbench
+    from sessiontree.library.library import Library
+    from sessiontree.library.roots import parse_roots
+    from sessiontree.settings import load_settings
+    from sessiontree.web.server import ServeOptions, serve
+
+    chosen = ServeOptions(
+        host=options.host,
+        port=options.port,
+        open_browser=options.open,
+        read_only=options.read_only,
+        tls_cert=options.tls_cert,
+        tls_key=options.tls_key,
+    )
+    with Library(options.home, parse_roots(options.root)) as library:
+        serve(Workbench(library, os.getcwd(), load_settings(os.getcwd()).settings), chosen, stderr.print_line)

@@ -1,0 +1,14 @@
+"""`sessiontree serve`: the library in a browser, on this machine.
+
+    server            starts everything: port, token, TLS
+    app               routes and error pages
+    security          who may ask for what: token, cookie, Host, Origin, limits, headers
+    site              what all requests share: workbench, open sessions, plans, templates
+    open_sessions     sessions that stay open between requests
+    list_pages, session_pages, report_pages    what can be read
+    action_routes     what can be changed: plan, confirm, undo
+    live              sessions that grow on disk, as server-sent events
+    chats, chat_routes    chats that are watched and steered
+
+Needs the extra `web`. Pages show what `app` and `views` compute; they have no rules of their own.
+"""

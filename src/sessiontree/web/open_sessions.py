@@ -1,0 +1,122 @@
+"""Sessions that stay open between requests: a few, each used by one thread at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+
+from sessiontree.app.workbench import Workbench
+from sessiontree.core.layout import Layout
+from sessiontree.errors import NotFoundError
+from sessiontree.library.summary import Summary
+from sessiontree.session.session import Session
+
+MAX_OPEN = 12
+MAX_BYTES = 400_000_000
+"""Bytes of files that are kept open together; what is in memory is a small part of that."""
+
+
+class OpenSession:
+    """An open session, its lock, and what was computed about it."""
+
+    def __init__(self, summary: Summary, session: Session) -> None:
+        self.summary, self.session = summary, session
+        self.lock = threading.RLock()
+        self.stamp = file_stamp(summary)
+        self.layout: tuple[int, Layout] | None = None
+        self.cached: dict[str, tuple[object, object]] = {}
+        """Results by name, each with the state of the session that it was computed for."""
+        self.users = 0
+
+    @property
+    def state(self) -> tuple[int, str | None]:
+        """Changes with every entry and every move."""
+        return self.session.journal.size, self.session.leaf
+
+
+def file_stamp(summary: Summary) -> tuple[int, int, int] | None:
+    """Identity, size and time of a session's file; None if it is not a file, or gone."""
+    try:
+        found = os.stat(summary.ref.partition("#")[0])
+    except (OSError, ValueError):
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+class OpenSessions:
+    """The least recently used sessions are closed first."""
+
+    def __init__(self, workbench: Workbench) -> None:
+        self._workbench = workbench
+        self._lock = threading.Lock()
+        self._open: OrderedDict[str, OpenSession] = OrderedDict()
+
+    @contextlib.contextmanager
+    def use(self, summary: Summary) -> Iterator[OpenSession]:
+        """The session with everything that was appended to it, for this thread only."""
+        found = self._find(summary)
+        try:
+            with found.lock:
+                self.refresh(found)
+                yield found
+        finally:
+            with self._lock:
+                found.users -= 1
+                self._evict()
+
+    def _find(self, summary: Summary) -> OpenSession:
+        with self._lock:
+            found = self._open.get(summary.ref)
+            if found is not None:
+                self._open.move_to_end(summary.ref)
+                found.users += 1
+                return found
+        try:
+            opened = OpenSession(summary, self._workbench.open_session(summary))
+        except FileNotFoundError:
+            raise NotFoundError(f"{summary.ref}: the session is gone; reload the list") from None
+        with self._lock:
+            found = self._open.setdefault(summary.ref, opened)
+            found.users += 1
+        if found is not opened:
+            opened.session.close()
+        return found
+
+    def refresh(self, found: OpenSession) -> bool:
+        """Read what was appended; a file that was rewritten is opened again. Returns whether it was rewritten."""
+        stamp = file_stamp(found.summary)
+        if stamp == found.stamp:
+            return False
+        before, found.stamp = found.stamp, stamp
+        if before is None or stamp is None or (stamp[0] == before[0] and stamp[1] >= before[1]):
+            found.session.follow()
+            return False
+        old, found.session = found.session, self._workbench.open_session(found.summary)
+        old.close()
+        found.cached.clear()
+        return True
+
+    def forget(self, ref: str) -> None:
+        """Close a session whose file was changed or moved."""
+        with self._lock:
+            found = self._open.pop(ref, None)
+        if found is not None:
+            with found.lock:
+                found.session.close()
+
+    def close(self) -> None:
+        for ref in list(self._open):
+            self.forget(ref)
+
+    def _evict(self) -> None:
+        size = sum(found.stamp[1] for found in self._open.values() if found.stamp is not None)
+        for ref, found in list(self._open.items()):
+            if len(self._open) <= MAX_OPEN and size <= MAX_BYTES:
+                return
+            if not found.users:
+                del self._open[ref]
+                size -= found.stamp[1] if found.stamp is not None else 0
+                found.session.close()

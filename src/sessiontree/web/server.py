@@ -1,0 +1,120 @@
+"""Start the server: bind the port, print the link, run until interrupted."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import webbrowser
+from collections.abc import Callable
+
+import uvicorn
+from msgspec import Struct
+
+from sessiontree.app.workbench import Workbench
+from sessiontree.errors import UsageError
+from sessiontree.web.app import build_app
+from sessiontree.web.security import LOOPBACK, Access, Gate
+
+
+class ServeOptions(Struct, frozen=True):
+    host: str = "127.0.0.1"
+    port: int = 0
+    open_browser: bool = False
+    read_only: bool = False
+    tls_cert: str | None = None
+    tls_key: str | None = None
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def exposure(options: ServeOptions) -> str | None:
+    """What a server that other machines can reach exposes; None for loopback."""
+    if is_loopback(options.host):
+        return None
+    power = "read all sessions" if options.read_only else "read and change all sessions, and run an agent's tools"
+    how = "over TLS" if options.tls_cert else "UNENCRYPTED: everyone on the network can read the link and the sessions"
+    return f"other machines can reach {options.host}: whoever has the link can {power} ({how})"
+
+
+def serve(workbench: Workbench, options: ServeOptions, notify: Callable[[str], None]) -> None:
+    """Serve until interrupted. `notify` prints a line for the user."""
+    if (options.tls_cert is None) != (options.tls_key is None):
+        raise UsageError("TLS needs both --tls-cert and --tls-key")
+    listener = bind(options.host, options.port)
+    port: int = listener.getsockname()[1]
+    tls = options.tls_cert is not None
+    names = LOOPBACK if is_loopback(options.host) else (*LOOPBACK, *_own_names(options.host))
+    access = Access(port, names, tls=tls)
+    shown = options.host if options.host not in ("0.0.0.0", "::") else names[-1]  # noqa: S104 - compared, not bound
+    address = f"{'https' if tls else 'http'}://{f'[{shown}]' if ':' in shown and shown[0] != '[' else shown}:{port}/"
+    warning = exposure(options)
+    if warning is not None:
+        notify(f"warning: {warning}")
+
+    def print_link(text: str) -> None:
+        notify(f"{text}: {address}?token={access.token}")
+
+    access.on_login = lambda: print_link("Opened. For another browser")
+    print_link("Open this link (it works once)")
+    if options.open_browser:
+        webbrowser.open(f"{address}?token={access.token}")
+    app = build_app(workbench, access, read_only=options.read_only)
+    Server(app, options.tls_cert, options.tls_key).run(sockets=[listener])
+
+
+class Server(uvicorn.Server):
+    """A server that ends its event streams before it waits for open requests."""
+
+    def __init__(self, app: Gate, tls_cert: str | None = None, tls_key: str | None = None) -> None:
+        self._stop_streams = app.stop
+        super().__init__(
+            uvicorn.Config(
+                app,
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                ws="none",
+                lifespan="on",
+                timeout_graceful_shutdown=5,
+                ssl_certfile=tls_cert,
+                ssl_keyfile=tls_key,
+            )
+        )
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for listener in self.servers:
+            listener.close()  # first: a browser connects again as soon as its stream ends
+        self._stop_streams()
+        await super().shutdown(sockets)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise UsageError(f"cannot listen on {host}:{port}: {error.strerror}; choose another --port") from None
+    listener.listen(128)
+    return listener
+
+
+def _own_names(host: str) -> tuple[str, ...]:
+    """The names that browsers of other machines use: the address itself, or that of this machine."""
+    if host not in ("0.0.0.0", "::"):  # noqa: S104 - compared, not bound
+        return (f"[{host}]" if ":" in host else host,)
+    name = socket.gethostname()
+    try:
+        addresses = {str(found[4][0]) for found in socket.getaddrinfo(name, None)}
+    except OSError:
+        addresses = set()
+    return (name, *(f"[{each}]" if ":" in each else each for each in sorted(addresses)))

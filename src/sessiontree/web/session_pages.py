@@ -1,0 +1,225 @@
+"""Pages of one session: the conversation in windows, its picture and outline, search, downloads."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from starlette.concurrency import iterate_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+
+from sessiontree.app.actions.export import new_redactor
+from sessiontree.app.actions.table import ACTIONS, Subject
+from sessiontree.errors import UsageError
+from sessiontree.export import FORMATS, Format, export
+from sessiontree.export.html.branch_graph import build_graph_data
+from sessiontree.library.summary import Summary
+from sessiontree.models.cost_estimate import cost_total, describe_cost
+from sessiontree.session.session import Session
+from sessiontree.web.open_sessions import OpenSession
+from sessiontree.web.session_view import (
+    PathView,
+    Window,
+    build_outline,
+    describe_nodes,
+    find_leaf_of,
+    find_path,
+    find_text,
+    find_window,
+    render_window,
+)
+from sessiontree.web.site import Site, cached, key_of
+
+MAX_NODES = 400
+"""Entries whose text one request may ask for."""
+_MEDIA = {"md": "text/markdown", "html": "text/html", "json": "application/json", "jsonl": "application/x-ndjson"}
+_EXTENSIONS = {"text": "txt"}
+_NOT_OFFERED = frozenset({"export", "diff", "rewind", "undo-rewind"})
+"""Actions with a page of their own, or that need an agent's workspace."""
+
+
+class SessionPages:
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def page(self, request: Request) -> Response:
+        """A window of the conversation, with everything around it."""
+        summary = self._site.summary_of(request)
+        query = request.query_params
+        with self._site.sessions.use(summary) as opened:
+            session = opened.session
+            entry = session.find_entry(query["entry"]) if query.get("entry") else None
+            path = self._path(opened, query.get("leaf"), entry)
+            window = find_window(session, path, entry=entry, start=_number(query.get("start")))
+            tags, pinned = self._site.tags()
+            return self._site.render(
+                "session.html",
+                summary=summary,
+                key=key_of(summary.ref),
+                title=session.name or summary.title or f"Session {session.id}",
+                session=session,
+                path=path,
+                window=window,
+                cards=render_window(session, path, window, self._subagents(opened)),
+                tags=tags.get(summary.ref, ()),
+                is_pinned=summary.ref in pinned,
+                facts=cached(opened, "facts", lambda: _facts(session)),
+                children=self._children(summary),
+                actions=self._actions(session),
+                resume=self._site.workbench.resume_command(summary),
+                problems=session.known_problems,
+            )
+
+    def cards(self, request: Request) -> Response:
+        """The cards of another window, as a fragment with its positions in headers."""
+        query = request.query_params
+        with self._site.sessions.use(self._site.summary_of(request)) as opened:
+            path = self._path(opened, query.get("leaf"), None)
+            start, before = _number(query.get("start")), _number(query.get("before"))
+            node = _number(query.get("node"))
+            if node is not None and node in path.nodes:
+                start = path.nodes.index(node)
+            if query.get("to_end") and start is not None:
+                window = Window(min(start, len(path.nodes)), len(path.nodes), len(path.nodes))
+            else:
+                window = find_window(opened.session, path, start=start, before=before)
+            body = render_window(opened.session, path, window, self._subagents(opened))
+        headers = {"x-start": str(window.start), "x-end": str(window.end), "x-total": str(window.total)}
+        return HTMLResponse(body, headers=headers)
+
+    def graph(self, request: Request) -> Response:
+        with self._site.sessions.use(self._site.summary_of(request)) as opened:
+            return JSONResponse(cached(opened, "graph", lambda: build_graph_data(opened.session)))
+
+    def rows(self, request: Request) -> Response:
+        """Kind and text of some entries of the picture."""
+        texts = request.query_params.get("nodes", "").split(",")[:MAX_NODES]
+        nodes = [int(text) for text in texts if text.isdecimal() and len(text) < 10]
+        with self._site.sessions.use(self._site.summary_of(request)) as opened:
+            found = describe_nodes(opened.session, nodes)
+        return JSONResponse({str(node): [row.kind, row.text] for node, row in found.items()})
+
+    def outline(self, request: Request) -> Response:
+        with self._site.sessions.use(self._site.summary_of(request)) as opened:
+            path = self._path(opened, request.query_params.get("leaf"), None)
+            stops = cached(opened, f"outline {path.leaf}", lambda: build_outline(opened.session, path))
+        return HTMLResponse(
+            self._site.fragment("session_parts.html", "outline", stops, request.query_params.get("leaf"))
+        )
+
+    def find(self, request: Request) -> Response:
+        """The entries of this branch, or of all, that contain a text."""
+        summary = self._site.summary_of(request)
+        words = request.query_params.get("q", "").strip()[:500]
+        everywhere = bool(request.query_params.get("all"))
+        with self._site.sessions.use(summary) as opened:
+            session = opened.session
+            nodes = list(range(len(session))) if everywhere else self._path(opened, None, None).nodes
+            hits = find_text(session, nodes, words) if words else []
+        values: dict[str, Any] = {"summary": summary, "key": key_of(summary.ref), "everywhere": everywhere}
+        return self._site.render("find.html", words=words, hits=hits, **values)
+
+    def download(self, request: Request) -> Response:
+        """The session as a file, as `sessiontree export` writes it."""
+        summary = self._site.summary_of(request)
+        format = request.query_params.get("format", "html")
+        if format not in FORMATS:
+            raise UsageError(f"unknown format {format!r}; use one of {', '.join(FORMATS)}")
+        chosen: Format = format
+        redactor = new_redactor() if request.query_params.get("redact") else None
+        branch: Any = "active" if request.query_params.get("branch") == "active" else "all"
+
+        def pieces() -> Iterator[bytes]:
+            # A session of its own: a slow download does not block the page.
+            with self._site.workbench.open_session(summary) as session:
+                yield from export(session, chosen, branch=branch, redactor=redactor)
+
+        return StreamingResponse(
+            _in_thread(pieces()),
+            media_type=_MEDIA.get(format, "text/plain"),
+            headers={"content-disposition": f'attachment; filename="{_file_name(summary, format)}"'},
+        )
+
+    def _path(self, opened: OpenSession, leaf: str | None, entry: str | None) -> PathView:
+        session = opened.session
+        chosen = session.find_entry(leaf) if leaf else None
+        if chosen is None and entry is not None:
+            chosen = find_leaf_of(session, entry)
+        found: PathView = cached(opened, f"path {chosen}", lambda: find_path(session, chosen))
+        return found
+
+    def _subagents(self, opened: OpenSession) -> dict[str, str]:
+        """Addresses of the sessions of sub-agents, by the id of the call that started them."""
+        children = {child.ref: child for child in self._children(opened.summary)}
+        if not children:
+            return {}
+
+        def compute() -> dict[str, str]:
+            return {
+                file.call: f"/s/{key_of(place)}/cards?start=0"
+                for file in opened.session.related_files()
+                for place in file.places
+                if file.call and place in children
+            }
+
+        found: dict[str, str] = cached(opened, "subagents", compute)
+        return found
+
+    def _children(self, summary: Summary) -> list[Summary]:
+        return [each for each in self._site.known() if each.parent == summary.ref]
+
+    def _actions(self, session: Session) -> list[dict[str, Any]]:
+        if self._site.read_only:
+            return []
+        workbench = self._site.workbench
+        subject = Subject(session, workbench.home, workbench.settings)
+        return [
+            {
+                "name": action.name,
+                "title": action.title,
+                "whyNot": action.why_not(subject),
+                "arguments": [
+                    {
+                        "name": argument.name,
+                        "kind": "choice" if argument.name == "to" else argument.kind,
+                        "required": argument.is_required,
+                        "choices": workbench.agents() if argument.name == "to" else list(argument.choices),
+                    }
+                    for argument in action.arguments
+                    if argument.kind != "path"
+                ],
+            }
+            for action in ACTIONS.values()
+            if action.name not in _NOT_OFFERED
+        ]
+
+
+def _facts(session: Session) -> list[tuple[str, str]]:
+    header, usage = session.header, session.usage()
+    rows = [
+        ("session", session.id),
+        ("format", f"{session.dialect.name}, version {header.version}"),
+        ("file", session.location),
+        ("folder", header.cwd),
+        ("git branch", session.git_branch or ""),
+        ("entries", f"{len(session):,}"),
+        ("requests", f"{usage.requests:,}"),
+        ("tokens", f"{usage.input:,} in, {usage.output:,} out, {usage.cached:,} cached"),
+        ("cost", describe_cost(cost_total(usage.cost, usage.unpriced)) if usage.requests else ""),
+        ("read-only", session.read_only or ""),
+    ]
+    return [(name, value) for name, value in rows if value]
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() and len(text) < 12 else None
+
+
+def _file_name(summary: Summary, format: str) -> str:
+    name = "".join(letter for letter in summary.id if letter.isalnum() or letter in "-_")[:60] or "session"
+    return f"{name}.{_EXTENSIONS.get(format, format)}"
+
+
+def _in_thread(pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
+    return iterate_in_threadpool(pieces)

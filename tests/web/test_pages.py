@@ -1,0 +1,250 @@
+"""What the pages show and do."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from sessiontree.app.actions.table import ACTIONS
+from sessiontree.core.jsonio import render_json
+from sessiontree.errors import UsageError
+from sessiontree.library.library import Library
+from sessiontree.session.open import create
+from sessiontree.session.session import Session
+from sessiontree.web.action_routes import check_arguments
+from sessiontree.web.site import key_of
+from tests.web.conftest import Site, until
+
+
+@pytest.fixture
+def session(home: Path, library: Library) -> Session:
+    session = create(str(home / "projects" / "shop"), home=library.home)
+    session.rename("Two ways")
+    session.append("user", "question")
+    session.append("assistant", "**answer**")
+    fork = session.leaf
+    session.append("user", "the first way")
+    session.append("assistant", "first")
+    session.move(fork)
+    session.append("user", "the second way")
+    session.append("assistant", "second")
+    session.flush()
+    library.refresh()
+    return session
+
+
+def address(session: Session) -> str:
+    return f"/s/{key_of(session.location)}"
+
+
+def test_the_list_takes_the_queries_of_the_terminal_ui(known: Site) -> None:
+    def count(query: str) -> int:
+        return len(re.findall('class="session"', known.get(f"/rows?{query}").text))
+
+    everything = count("")
+    assert everything >= 5
+    assert 0 < count("q=agent:pi") < everything
+    assert count("q=agent:pi+-agent:pi") == 0
+    assert count("health=damaged") == 1
+    assert count("group=agent") == everything
+    assert known.get("/complete?q=agent:pi").json() == {"completed": "agent:pi "}
+
+
+def test_tags_and_models_filter_the_list(known: Site, session: Session, library: Library) -> None:
+    plan = known.post(f"{address(session)}/plan", {"action": "tag", "arguments": {"add": ["wip"]}}).json()
+    assert known.post("/do", {"plan": plan["plan"]}).json()["done"] is True
+    assert "Two ways" in known.get("/rows?q=tag:wip").text
+    assert "Two ways" not in known.get("/rows?q=-tag:wip").text
+    assert "Two ways" not in known.get("/rows?q=model:sonnet").text
+
+
+def test_a_branch_is_shown_without_the_others_and_abandoned_entries_are_marked(known: Site, session: Session) -> None:
+    page = known.get(address(session)).text
+    assert "<strong>answer</strong>" in page
+    assert "second" in page
+    assert "the first way" not in page
+    other = next(id for id in session.leaves() if id != session.leaf)
+    page = known.get(f"{address(session)}?entry={other}").text
+    assert "the first way" in page
+    assert 'class="user abandoned"' in page
+
+
+def test_what_a_compaction_replaced_opens_above_it(known: Site, session: Session) -> None:
+    session.append({"type": "compaction", "summary": "in short", "firstKeptEntryId": session.leaf, "tokensBefore": 10})
+    session.flush()
+    page = known.get(address(session)).text
+    fold = page[page.index('<details class="compacted"') : page.index("</article>\n</details>")]
+    assert "3 entries replaced by a summary" in fold
+    assert "question" in fold
+    assert "in short" not in fold
+
+
+def test_a_long_session_is_shown_in_windows_without_gaps(known: Site, home: Path, library: Library) -> None:
+    session = create(str(home), home=library.home)
+    for at in range(500):
+        session.append("user", f"prompt <{at}>")
+        session.append("assistant", f"reply <{at}>")
+    session.flush()
+    library.refresh()
+    start, found = 0, []
+    for _ in range(50):
+        answer = known.get(f"{address(session)}/cards?start={start}")
+        found += re.findall(r"(?:prompt|reply) &lt;(\d+)&gt;", answer.text)
+        start = int(answer.headers["x-end"])
+        if start == int(answer.headers["x-total"]):
+            break
+    assert [int(number) for number in found] == [number for number in range(500) for _ in range(2)]
+    before = known.get(f"{address(session)}/cards?before=1000")
+    assert before.headers["x-end"] == "1000"
+    assert "reply &lt;499&gt;" in before.text
+
+
+def test_an_action_is_planned_done_and_undone(known: Site, session: Session) -> None:
+    plan = known.post(f"{address(session)}/plan", {"action": "rename", "arguments": {"name": "Another name"}}).json()
+    assert "Two ways" in known.get(address(session)).text, "a plan changes nothing"
+    done = known.post("/do", {"plan": plan["plan"]}).json()
+    assert "<h1>Another name</h1>" in known.get(address(session)).text
+    assert known.post("/do", {"plan": plan["plan"]}).status == 404, "a plan is carried out once"
+    assert known.post("/do", {"plan": done["undo"]}).status == 200
+    assert "<h1>Two ways</h1>" in known.get(address(session)).text
+
+
+def test_a_plan_is_refused_when_the_session_has_changed(known: Site, session: Session) -> None:
+    wanted = {"action": "switch", "arguments": {"entry": session.ids[0]}}
+    plan = known.post(f"{address(session)}/plan", wanted).json()
+    session.append("user", "meanwhile")
+    session.flush()
+    assert known.post("/do", {"plan": plan["plan"]}).status == 409
+
+
+def test_archived_sessions_can_be_restored(known: Site, session: Session, library: Library) -> None:
+    plan = known.post(f"{address(session)}/plan", {"action": "archive"}).json()
+    assert known.post("/do", {"plan": plan["plan"]}).json()["done"] is True
+    assert known.get(address(session)).status == 404
+    item = re.search('data-restore="([^"]+)"', known.get("/archive").text)
+    assert item is not None
+    plan = known.post("/restore", {"action": "restore", "item": item[1]}).json()
+    assert known.post("/do", {"plan": plan["plan"]}).json()["done"] is True
+    assert known.get(address(session)).status == 200
+
+
+def test_arguments_of_a_page_are_checked_and_name_no_files() -> None:
+    assert check_arguments(ACTIONS["label"], {"entry": "e", "text": ""}) == {"entry": "e"}
+    for name, given in (
+        ("convert", {"to": "pi", "path": "/etc/x"}),
+        ("repair", {"path": "/etc/x"}),
+        ("tag", {"add": "wip"}),
+        ("label", {"text": "x"}),
+        ("merge", {"entry": "e", "how": "other"}),
+        ("pin", {"pinned": "yes"}),
+    ):
+        with pytest.raises(UsageError):
+            check_arguments(ACTIONS[name], given)
+
+
+def test_what_a_model_receives_and_what_is_left_out(known: Site, session: Session) -> None:
+    session.append({"type": "compaction", "summary": "in short", "firstKeptEntryId": session.leaf, "tokensBefore": 10})
+    session.flush()
+    page = known.get(f"{address(session)}/context?form=anthropic").text
+    assert "in short" in page
+    assert "3 messages of the branch are left out" in page
+    assert "the second way" in page[page.index("Left out") :]
+
+
+def test_entries_of_another_writer_arrive_once_and_in_order(known: Site, session: Session) -> None:
+    count = len(session)
+    stream = known.events(f"{address(session)}/events?from=0")
+    assert next(stream)[0] == "hello"
+    first = [next(stream)[1]["id"] for _ in range(count)]
+    assert first == session.ids[:count]
+    for at in range(700):
+        session.append("user", f"more {at}")
+    session.flush()
+    arrived = []
+    while len(arrived) < 700:
+        name, fields = next(stream)
+        if name == "entry":
+            arrived.append(fields["node"])
+    assert arrived == list(range(count, count + 700))
+    stream.close()
+    again = known.events(f"{address(session)}/events?from=0-{count + 600}")
+    assert next(again)[0] == "hello"
+    assert [next(again)[1]["node"] for _ in range(100)] == list(range(count + 600, count + 700))
+    again.close()
+
+
+def test_a_new_session_is_reported_to_open_lists(known: Site, session: Session, home: Path, library: Library) -> None:
+    stream = known.events("/events")
+    assert next(stream)[0] == "hello"
+    other = create(str(home), home=library.home)
+    other.append("user", "just started")
+    other.flush()
+    until(lambda: next(stream)[0] == "library" and "just started" in known.get("/rows").text)
+    stream.close()
+
+
+def test_costs_agree_with_the_command_line(known: Site, library: Library) -> None:
+    from sessiontree.views.listing import session_cost
+
+    rows = known.get("/rows").text
+    for summary in library.sessions():
+        row = rows[rows.index(key_of(summary.ref)) :]
+        shown = re.search('<span title="cost">([^<]*)</span>', row)
+        assert shown is not None
+        assert shown[1] == (session_cost(summary).text() if summary.messages else "-")
+
+
+def test_other_commands_import_nothing_of_the_web_page() -> None:
+    import subprocess
+    import sys
+
+    program = (
+        "import sys; from sessiontree.cli import parser; import sessiontree.cli.list, sessiontree.cli.export, "
+        "sessiontree.cli.serve, sessiontree.export; "
+        "print([name for name in ('starlette', 'uvicorn', 'jinja2', 'markdown_it', 'pygments') if name in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_a_download_masks_secrets_and_the_home_folder(known: Site, session: Session, home: Path) -> None:
+    session.append("user", f"password=hunter2 in {home}/x")
+    session.flush()
+    plain = known.get(f"{address(session)}/download?format=md")
+    assert plain.headers["content-disposition"].startswith("attachment")
+    assert "hunter2" in plain.text
+    masked = known.get(f"{address(session)}/download?format=md&redact=1").text
+    assert "hunter2" not in masked
+    assert str(home) not in masked
+
+
+def test_a_sub_agent_opens_inside_the_call_that_started_it(known: Site, home: Path, library: Library) -> None:
+    id = "0190aaaa-0000-4000-8000-000000000009"
+    folder = home / ".claude" / "projects" / "-work-nested"
+    (folder / id / "subagents").mkdir(parents=True)
+
+    def line(uuid: str, parent: str | None, role: str, content: object, **fields: object) -> bytes:
+        message = {"role": role, "content": content, "id": f"msg-{uuid}"}
+        shared = {"sessionId": id, "cwd": "/work/nested", "timestamp": "2026-02-16T10:00:00.000Z", "version": "2.1.0"}
+        return (
+            render_json({"type": role, "uuid": uuid, "parentUuid": parent, "message": message, **shared, **fields})
+            + b"\n"
+        )
+
+    call = {"type": "tool_use", "id": "toolu_1", "name": "Task", "input": {"prompt": "look into it"}}
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "found"}
+    (folder / f"{id}.jsonl").write_bytes(
+        line("u1", None, "user", "delegate this")
+        + line("u2", "u1", "assistant", [call])
+        + line("u3", "u2", "user", [result], toolUseResult={"agentId": "a1"})
+    )
+    (folder / id / "subagents" / "agent-a1.jsonl").write_bytes(
+        line("s1", None, "user", "look into it", isSidechain=True, agentId="a1")
+        + line("s2", "s1", "assistant", [{"type": "text", "text": "the nested answer"}], isSidechain=True, agentId="a1")
+    )
+    library.refresh()
+    page = known.get(f"/s/{key_of(str(folder / f'{id}.jsonl'))}").text
+    source = re.search('data-source="([^"]+)"', page)
+    assert source is not None
+    assert "the nested answer" in known.get(source[1]).text

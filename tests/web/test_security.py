@@ -1,0 +1,118 @@
+"""Who may ask the web server for what."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from sessiontree.library.library import Library
+from sessiontree.web.security import MAX_BODY, MAX_WRONG_TOKENS, RateLimit
+from sessiontree.web.server import ServeOptions, exposure
+from tests.web.conftest import Answer, Site
+
+
+def test_nothing_is_shown_without_the_cookie(site: Site) -> None:
+    for path in ("/", "/rows", "/events", "/stats", "/static/web.css", "/s/0123"):
+        assert site.get(path).status == 401, path
+
+
+def test_a_token_works_once_and_becomes_a_strict_cookie(site: Site) -> None:
+    token = site.access.token
+    answer = site.get(f"/?token={token}")
+    assert answer.status == 303
+    assert answer.headers["location"] == "/"
+    assert "HttpOnly; SameSite=Strict; Path=/" in answer.headers["set-cookie"]
+    assert site.get(f"/?token={token}").status == 403, "the same token again"
+    assert site.access.token != token
+    site.cookie = answer.headers["set-cookie"].partition(";")[0]
+    assert site.get("/").status == 200
+
+
+def test_after_many_wrong_tokens_none_is_accepted(site: Site) -> None:
+    for _ in range(MAX_WRONG_TOKENS):
+        assert site.get("/?token=wrong").status == 403
+    assert site.get(f"/?token={site.access.token}").status == 403
+
+
+@pytest.mark.parametrize("host", ["attacker.example", "attacker.example:80", "127.0.0.1.attacker.example", ""])
+def test_requests_for_another_host_name_are_refused(known: Site, host: str) -> None:
+    assert known.get("/", host=host).status == 421
+
+
+def test_own_names_are_accepted(known: Site) -> None:
+    for host in (f"localhost:{known.port}", f"127.0.0.1:{known.port}", f"[::1]:{known.port}"):
+        assert known.get("/", host=host).status == 200
+
+
+def test_requests_of_other_sites_are_refused(known: Site) -> None:
+    assert known.get("/rows", origin="https://attacker.example").status == 403
+    assert known.get("/rows", sec_fetch_site="cross-site", sec_fetch_mode="cors").status == 403
+    assert known.get("/rows", sec_fetch_site="same-site", sec_fetch_mode="no-cors").status == 403
+    assert known.get("/", sec_fetch_site="cross-site", sec_fetch_mode="navigate").status == 200, "a link"
+    assert known.post("/do", {"plan": "x"}, origin="https://attacker.example").status == 403
+    assert known.post("/do", {"plan": "x"}, origin="null").status == 403
+
+
+def test_a_post_without_an_origin_is_refused(known: Site) -> None:
+    with contextlib.closing(known.connect()) as connection:
+        connection.request("POST", "/do", "{}", headers=known.headers())
+        assert Answer(connection.getresponse()).status == 403
+
+
+def test_large_bodies_are_refused(known: Site) -> None:
+    assert known.post("/do", {"plan": "x" * MAX_BODY}).status == 413
+
+
+def test_too_many_requests_are_refused_for_a_moment() -> None:
+    limit = RateLimit(rate=1, burst=3)
+    assert [limit.take() for _ in range(4)] == [True, True, True, False]
+
+
+def test_every_response_has_a_policy_without_inline_code(known: Site) -> None:
+    for path in ("/", "/static/web.css", "/s/nothing"):
+        policy = known.get(path).headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self';")
+        assert "unsafe" not in policy
+    page = known.get("/").text
+    assert "<script>" not in page
+    assert " style=" not in page
+    assert known.get("/").headers["cache-control"] == "no-store"
+
+
+def test_only_sessions_of_the_library_have_an_address(known: Site, tmp_path: Path) -> None:
+    (tmp_path / "secret.jsonl").write_text("{}")
+    for key in (
+        "../../etc/passwd",
+        "%2e%2e%2fsecret.jsonl",
+        str(tmp_path / "secret.jsonl").replace("/", "%2F"),
+        "0" * 18,
+    ):
+        assert known.get(f"/s/{key}").status == 404, key
+    assert known.get("/static/..%2f..%2fsecurity.py").status == 404
+
+
+def test_a_read_only_server_has_no_route_that_changes_anything(library: Library, home: Path) -> None:
+    site = Site(library, str(home), read_only=True)
+    try:
+        site.login()
+        for path in ("/do", "/restore", "/chat", "/s/x/plan"):
+            assert site.post(path, {}).status in (404, 405), path
+        page = site.get("/").text
+        assert "read-only" in page
+        assert "/chat/new" not in page
+    finally:
+        site.close()
+
+
+def test_a_server_for_other_machines_says_what_it_exposes() -> None:
+    assert exposure(ServeOptions()) is None
+    assert exposure(ServeOptions(host="::1")) is None
+    warning = exposure(ServeOptions(host="0.0.0.0"))
+    assert warning is not None
+    assert "UNENCRYPTED" in warning
+    assert "change all sessions" in warning
+    assert "UNENCRYPTED" not in (
+        exposure(ServeOptions(host="10.0.0.2", tls_cert="c", tls_key="k", read_only=True)) or ""
+    )
