@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
-from sessiontree.agent.approval import Approvals, Approver, CompactionConsent
+from sessiontree.agent.approval import PLAN_INSTRUCTIONS, Approvals, Approver, CompactionConsent
 from sessiontree.agent.async_bridge import LoopCalls, in_background, in_thread, uncancelled
 from sessiontree.agent.events import AgentEnd, Event
 from sessiontree.agent.limits import Limits
@@ -151,6 +151,7 @@ class Controller:
         self._consent = CompactionConsent()
         self._run: Run | None = None
         self._occupied_by: str | None = None
+        self._has_plan = False
         self._calls = LoopCalls()
 
     @property
@@ -167,6 +168,11 @@ class Controller:
     def run(self) -> Run | None:
         """The run in progress."""
         return self._run
+
+    @property
+    def has_plan(self) -> bool:
+        """Whether the last run ended with an answer in plan mode, which the user may approve."""
+        return self._has_plan and self.state.approval == "plan"
 
     @property
     def model(self) -> Model:
@@ -547,7 +553,7 @@ class Controller:
             approver=self._approver,
             settings=self.settings,
             context=self.tool_context(),
-            system=self._system,
+            system=self._system_prompt(),
             thinking=_level(self.state.thinking),
             limits=self._limits,
             pending=pending,
@@ -578,6 +584,7 @@ class Controller:
         if self._run is not current:
             return
         self._run = None
+        self._has_plan = current.end is not None and current.end.reason == "done" and bool(current.end.text.strip())
         # Queued messages that were not sent return to the input.
         unsent = "\n\n".join(
             str(prompt.get("displayText") or prompt["content"])
@@ -587,6 +594,11 @@ class Controller:
         self.store.set(
             queued=0, title=self.state.title or session_title(self.session), input=self._with_text(unsent or None)
         )
+
+    def _system_prompt(self) -> str | None:
+        if self.state.approval != "plan":
+            return self._system
+        return f"{self._system}\n\n{PLAN_INSTRUCTIONS}" if self._system else PLAN_INSTRUCTIONS
 
     def steer(self, text: str) -> None:
         """Queue a message for the run in progress, to be sent with the results of its calls."""
@@ -637,6 +649,11 @@ class Controller:
     def _save_pastes(self, prompt: str) -> None:
         if self._pastes.used_in(prompt):
             self._pastes.save(self.session)
+
+    async def keep_draft(self, text: str) -> None:
+        """Keep a text that was typed but not sent in the history of prompts, where it can be recalled."""
+        if text.strip() and self._session is not None:
+            await self._remember(text)
 
     async def _remember(self, prompt: str) -> None:
         """Add a prompt to the history. A failure is only a notice: the prompt is answered all the same."""

@@ -26,7 +26,8 @@ from sessiontree.agent.events import (
 )
 from sessiontree.agent.limits import RunUsage
 from sessiontree.agent.tools.base import ToolOutput, short
-from sessiontree.chat.terminal import CYAN, DIM, GREEN, RED, Screen
+from sessiontree.chat.styles import CYAN, DIM, GREEN, RED
+from sessiontree.chat.terminal import Screen
 from sessiontree.core.call_target import call_target
 from sessiontree.core.messages import ToolCall
 from sessiontree.views.text import clean, cut, one_line, plural

@@ -20,7 +20,8 @@ from sessiontree.agent.events import ToolStart, TurnStart
 from sessiontree.agent.tools.base import Tools, short
 from sessiontree.branches.summarize import SummaryOptions
 from sessiontree.chat.line_editor import Prompter
-from sessiontree.chat.terminal import BOLD, DIM, RED, Screen
+from sessiontree.chat.styles import BOLD, DIM, RED
+from sessiontree.chat.terminal import Screen
 from sessiontree.chat.type_ahead import TypeAhead
 from sessiontree.chat.user_prompts import ApprovalPrompts, show_diff
 from sessiontree.core.entries import ApprovalMode

@@ -11,7 +11,8 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 
 from sessiontree.chat.line_editor import Read, Reader, SteeringLine
-from sessiontree.chat.terminal import DIM, Screen
+from sessiontree.chat.styles import DIM
+from sessiontree.chat.terminal import Screen
 from sessiontree.chat.user_prompts import ApprovalPrompts
 
 

@@ -63,8 +63,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--approval",
         metavar="MODE",
-        choices=("default", "autoEdit", "yolo"),
-        help="approval mode: default (ask), autoEdit (edit files here without asking), yolo (never ask)",
+        choices=("plan", "default", "autoEdit", "yolo"),
+        help="approval mode: plan (only read until you approve a plan), default (ask), autoEdit (edit files here "
+        "without asking), yolo (never ask)",
     )
     parser.add_argument("--name", metavar="TEXT", help="name the session")
     add_client_view_options(parser)

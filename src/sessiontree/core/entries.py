@@ -209,7 +209,7 @@ class ResetBoundary(EntryBase, frozen=True, tag="reset_boundary"):
     starts_context: ClassVar[bool] = True
 
 
-ApprovalMode: TypeAlias = Literal["default", "autoEdit", "yolo"]
+ApprovalMode: TypeAlias = Literal["plan", "default", "autoEdit", "yolo"]
 
 KeptLargeContent: TypeAlias = Literal["blobs", "inline"]
 """Where a session asks its writers to store large content. Not "truncate": only a writer may choose to lose content."""
