@@ -123,8 +123,9 @@ class Terminal:
     ) -> None:
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 160, 0, 0))
+        plain = ["--plain"] if command == "chat" else []
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _WITH_TERMINAL, command, *arguments],
+            [sys.executable, "-c", _WITH_TERMINAL, command, *plain, *arguments],
             stdin=slave,
             stdout=slave,
             stderr=slave,

@@ -544,7 +544,7 @@ class Controller:
             if prompt is not None:
                 await in_thread(self._save_pastes, prompt)
                 await self._remember(prompt)
-                self.store.set(input="")
+                self._clear_input(prompt)
         current = self._run = run(
             session,
             message,
@@ -614,7 +614,8 @@ class Controller:
         message = self._pastes.message(text)
         self._save_pastes(text)
         (self._run.follow_up if is_last else self._run.steer)(message)
-        self.store.set(queued=len(self._run.undelivered), input="")
+        self.store.set(queued=len(self._run.undelivered))
+        self._clear_input(text)
 
     def interrupt(self) -> bool:
         """Interrupt the run in progress, or the request for a summary; returns whether there was one."""
@@ -692,10 +693,23 @@ class Controller:
         if self._model is not None:
             await self._model.close()
 
+    async def adopt(self, session: Session) -> None:
+        """Update the state after a front end has changed the session, or rewritten its file."""
+        self._check_idle()
+        if session is not self._session:
+            await self._use(session, source=None)
+        else:
+            await self._update_state()
+
     async def _update_state(self, text: str | None = None) -> None:
         """Update the state after the session was moved or written."""
         fresh = await in_thread(self._describe, self.session)
         self.store.set(**fresh, input=self._with_text(text))
+
+    def _clear_input(self, sent: str) -> None:
+        """Clear the input, unless the user has typed something else since."""
+        if self.state.input.strip() == sent.strip():
+            self.store.set(input="")
 
     def _with_text(self, text: str | None) -> str:
         """The input with text returned to it, followed by what the user had typed."""

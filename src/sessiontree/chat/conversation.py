@@ -13,7 +13,6 @@ from functools import partial
 from typing import TextIO
 
 from sessiontree.agent.approval import Question, Reply
-from sessiontree.agent.async_bridge import in_background
 from sessiontree.agent.controller import Controller
 from sessiontree.agent.events import AgentEnd
 from sessiontree.agent.shell_commands import UserCommand
@@ -23,7 +22,7 @@ from sessiontree.app.start import StartOptions, open_controller, record_session
 from sessiontree.app.summaries import summary_options
 from sessiontree.chat.base_chat import BaseChat, LaneApprovers, LaneBoard, command_outcome
 from sessiontree.chat.event_printer import EventPrinter, LiveOutput, preview_lines
-from sessiontree.chat.lane_view import LaneChooser, LaneView, is_undecided, show_results
+from sessiontree.chat.lane_view import LaneChooser, LaneDecider, LaneView, is_undecided, show_results
 from sessiontree.chat.line_editor import PROMPT, Reader, open_reader
 from sessiontree.chat.styles import DIM, RED
 from sessiontree.chat.terminal import Screen
@@ -31,7 +30,6 @@ from sessiontree.chat.type_ahead import TypeAhead
 from sessiontree.chat.user_prompts import ApprovalPrompts, choose, confirm, decide_pending, show_diff
 from sessiontree.core.entries import ApprovalMode, MessageEntry
 from sessiontree.core.messages import BashExecution
-from sessiontree.explore.compare import compare
 from sessiontree.explore.exploration import Exploration
 from sessiontree.explore.state import ExplorationLike
 from sessiontree.explore.worktrees import LaneWorktrees
@@ -216,10 +214,10 @@ class Conversation(BaseChat):
 
     async def decide_lanes(self, exploration: ExplorationLike, worktrees: LaneWorktrees | None) -> None:
         controller = self.controller
-        show_results(self.screen, await in_background(compare, exploration, worktrees))
         summary = summary_options(controller.settings, summarizer=controller.summarizer())
-        chooser = LaneChooser(self.screen, self.reader, controller.session, exploration, worktrees, summary=summary)
-        result = await chooser.choose()
+        decider = LaneDecider(controller.session, exploration, worktrees, summary=summary)
+        show_results(self.screen, await decider.results())
+        result = await LaneChooser(self.screen, self.reader, decider).choose()
         if is_undecided(exploration.lanes, result):
             self.screen.line("· decide later with /explore", DIM)
 
