@@ -182,8 +182,10 @@ class PromptEditor(TextArea):
         word = _last_word(before)
         wants = before.startswith("/") or word.startswith("@")
         found = self._complete(before) if wants and self._recalled < 0 and "\n" not in before[:1] else ()
-        exact = len(found) == 1 and found[0][0] == word
-        self.menu.show(() if exact else found)
+        # A complete name is first, so that Enter sends it.
+        ordered = sorted(found, key=lambda item: item[0] != word)
+        is_complete = len(ordered) == 1 and ordered[0][0] == word
+        self.menu.show(() if is_complete else ordered)
 
     def _accept(self, *, is_enter: bool) -> bool:
         """Insert the selected completion. Enter on a complete command sends it instead."""
