@@ -166,7 +166,7 @@ class ChatScreen(Screen[None]):
         chat = self.chat
         seconds = time.monotonic() - chat.began if chat.began is not None else None
         text = status_text(chat.controller.state, self._use, seconds=seconds, queued=len(chat.queue))
-        self.query_one("#status", TextRow).show(f"{text}{' · ' if activity else ''}{clean(activity)}")
+        self.query_one("#status", TextRow).show(f"{clean(activity)}{' · ' if activity else ''}{text}")
         queue = self.query_one("#queue", TextRow)
         queue.display = bool(chat.queue)
         queue.show("  queued: " + " │ ".join(one_line(line) for line in chat.queue))
@@ -254,7 +254,7 @@ class ChatScreen(Screen[None]):
                 self.chat.act(self.chat.list_prompts)
         else:
             self._escaped_at = now
-            self.show_status("Esc again: your prompts")
+            self._hint("Esc again: your prompts")
 
     def action_clear_or_leave(self) -> None:
         """Ctrl+C: clear the input, or interrupt; twice within a second: leave."""
@@ -268,11 +268,16 @@ class ChatScreen(Screen[None]):
             self.chat.draft = self.editor.take()
             self.editor.earlier = [self.chat.draft, *self.editor.earlier]
             self._keep_draft(self.chat.draft)
-            self.show_status("cleared; Up brings it back · Ctrl+C again: leave")
+            self._hint("cleared; Up brings it back · Ctrl+C again: leave")
         elif self.chat.is_busy:
             self.chat.interrupt()
         else:
-            self.show_status("Ctrl+C again: leave")
+            self._hint("Ctrl+C again: leave")
+
+    def _hint(self, text: str) -> None:
+        """Show what a key does next, as long as it does."""
+        self.show_status(text)
+        self.set_timer(_TWICE, self.show_status)
 
     @work(group="draft")
     async def _keep_draft(self, text: str) -> None:

@@ -38,7 +38,7 @@ class ApprovalDialog(ModalScreen[Reply | None]):
     ApprovalDialog .title { text-style: bold; }
     ApprovalDialog .hint { color: $text-muted; }
     ApprovalDialog VerticalScroll { height: auto; max-height: 50vh; }
-    ApprovalDialog OptionList { height: auto; border: none; background: $surface; }
+    ApprovalDialog OptionList, ApprovalDialog OptionList:focus { height: auto; border: none; background: $surface; }
     ApprovalDialog Input { display: none; }
     ApprovalDialog.reason Input { display: block; }
     ApprovalDialog.reason OptionList { display: none; }
@@ -161,7 +161,7 @@ class ChoiceDialog(ModalScreen[tuple[str, int] | None]):
     }
     ChoiceDialog .title { text-style: bold; }
     ChoiceDialog .hint { color: $text-muted; }
-    ChoiceDialog OptionList { height: auto; max-height: 60vh; border: none; }
+    ChoiceDialog OptionList, ChoiceDialog OptionList:focus { height: auto; max-height: 60vh; border: none; }
     ChoiceDialog Input { border: none; height: 1; padding: 0; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [

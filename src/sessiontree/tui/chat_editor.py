@@ -88,7 +88,7 @@ class PromptEditor(TextArea):
         *,
         id: str | None = None,
     ) -> None:
-        super().__init__(id=id, soft_wrap=True, show_line_numbers=False, tab_behavior="focus", compact=True)
+        super().__init__(id=id, soft_wrap=True, show_line_numbers=False, tab_behavior="focus")
         self._complete, self._take_paste = complete, take_paste
         self.earlier: Sequence[str] = ()
         """Earlier prompts, newest first."""

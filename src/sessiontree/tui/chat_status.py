@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from sessiontree.agent.state import State
 from sessiontree.app.context_use import ContextUse
-from sessiontree.models.cost_estimate import cost_total, describe_cost
+from sessiontree.explore.lane_table import cut_middle
+from sessiontree.models.cost_estimate import cost_total
 from sessiontree.views.listing import amount
 from sessiontree.views.text import one_line, plural
+
+_MAX_MODEL = 36
 
 
 def status_text(state: State, use: ContextUse, *, seconds: float | None = None, queued: int = 0) -> str:
@@ -14,7 +17,7 @@ def status_text(state: State, use: ContextUse, *, seconds: float | None = None, 
     parts: list[str] = []
     if seconds is not None:
         parts.append(f"● working {seconds:.0f} s (Esc interrupts)")
-    parts.append(one_line(state.model or "no model"))
+    parts.append(cut_middle(one_line(state.model or "no model"), _MAX_MODEL))
     if state.thinking:
         parts.append(f"thinking {one_line(state.thinking)}")
     parts.append({"plan": "plan mode", "default": "asks first", "autoEdit": "edits freely"}.get(state.approval, "YOLO"))
@@ -25,7 +28,7 @@ def status_text(state: State, use: ContextUse, *, seconds: float | None = None, 
         limit = f" {bar} {amount(use.limit)}" if use.limit else ""
         parts.append(f"{amount(use.tokens)} tokens{limit}")
     if state.usage.requests:
-        parts.append(describe_cost(cost_total(state.usage.cost, state.usage.unpriced)))
+        parts.append(f"${cost_total(state.usage.cost, state.usage.unpriced).text(4)}")
     if use.branches > 1:
         parts.append(plural(use.branches, "branch", "branches"))
     if use.git_branch:
