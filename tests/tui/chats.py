@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from textual.pilot import Pilot
@@ -97,7 +95,8 @@ async def sees(pilot: Pilot[Any], text: str) -> None:
     try:
         await until(pilot, lambda: text in shown(pilot))
     except AssertionError:
-        raise AssertionError(f"{text!r} was not shown:\n{shown(pilot)}") from None
+        notes = [note.message for note in pilot.app._notifications]
+        raise AssertionError(f"{text!r} was not shown:\n{shown(pilot)}\n{pilot.app.screen_stack} {notes}") from None
 
 
 async def idle(pilot: Pilot[Any]) -> None:
@@ -111,14 +110,3 @@ async def left(pilot: Pilot[Any]) -> None:
     chat = screen_of(pilot)
     chat.leave()
     await until(pilot, lambda: pilot.app._exit)
-
-
-@contextlib.asynccontextmanager
-async def nothing() -> AsyncIterator[None]:
-    yield
-
-
-def project_file(place: Place, name: str, text: str) -> Path:
-    path = place.project / name
-    path.write_text(text)
-    return path

@@ -26,7 +26,7 @@ from sessiontree.core.entries import ApprovalMode
 from sessiontree.errors import SessionTreeError
 from sessiontree.tui.chat_blocks import Look
 from sessiontree.tui.chat_dialogs import ApprovalDialog, ChoiceDialog
-from sessiontree.tui.chat_editor import CompletionMenu, Completions, PromptEditor
+from sessiontree.tui.chat_editor import Completions, PromptEditor
 from sessiontree.tui.chat_host import FullScreenChat
 from sessiontree.tui.chat_status import status_text
 from sessiontree.tui.chat_transcript import Transcript
@@ -89,23 +89,25 @@ class ChatScreen(Screen[None]):
         self._options, self._first, self._chooses = options, first, choose_session
         self.transcript = Transcript(id="transcript")
         self.editor = PromptEditor(self._complete, self._take_paste, id="editor")
+        self._queue_row, self._status_row = TextRow(id="queue"), TextRow(id="status")
         self.chat = FullScreenChat(self, is_in_memory=options.in_memory)
         self._files = ProjectFiles(options.cwd)
         self._use = ContextUse()
         self._escaped_at = self._cleared_at = -_TWICE
         self._activity = ""
+        self._is_typing = False
         self._unsubscribe: list[object] = []
 
     def compose(self) -> ComposeResult:
         yield self.transcript
-        yield TextRow(id="queue")
-        yield CompletionMenu()
+        yield self._queue_row
+        yield self.editor.menu
         yield self.editor
-        yield TextRow(id="status")
+        yield self._status_row
 
     def on_mount(self) -> None:
         self.editor.focus()
-        self.query_one("#status", TextRow).show(" opening…")
+        self._status_row.show(" opening…")
         self.run_worker(self._run(), group="chat", exit_on_error=True)
         self.set_interval(1.0, self._tick)
         self.set_interval(_LOOK_FOR_WRITERS, self._look_for_writers)
@@ -145,10 +147,13 @@ class ChatScreen(Screen[None]):
         self.measure()
 
     def _on_state(self, new: State, old: State) -> None:
+        if new.input != old.input:
+            if not self._is_typing and new.input != self.editor.text:
+                self.editor.set_text(new.input)
+            if self._is_typing:  # at every key: nothing else has changed
+                return
         if new.session is not old.session or new.leaf != old.leaf:
             self._show_conversation(new)
-        if new.input != self.editor.text:
-            self.editor.set_text(new.input)
         if new.verbose != old.verbose:
             self.transcript.set_look(Look(self.transcript.look.with_thinking, new.verbose))
         self.show_status()
@@ -166,10 +171,9 @@ class ChatScreen(Screen[None]):
         chat = self.chat
         seconds = time.monotonic() - chat.began if chat.began is not None else None
         text = status_text(chat.controller.state, self._use, seconds=seconds, queued=len(chat.queue))
-        self.query_one("#status", TextRow).show(f"{clean(activity)}{' · ' if activity else ''}{text}")
-        queue = self.query_one("#queue", TextRow)
-        queue.display = bool(chat.queue)
-        queue.show("  queued: " + " │ ".join(one_line(line) for line in chat.queue))
+        self._status_row.show(f"{clean(activity)}{' · ' if activity else ''}{text}")
+        self._queue_row.display = bool(chat.queue)
+        self._queue_row.show("  queued: " + " │ ".join(one_line(line) for line in chat.queue))
 
     def finished(self) -> None:
         """The work in progress has ended."""
@@ -223,8 +227,12 @@ class ChatScreen(Screen[None]):
 
     @on(TextArea.Changed)
     def _on_typing(self) -> None:
-        if self.chat.is_open and self.chat.controller.state.input != self.editor.text:
-            self.chat.controller.set_input(self.editor.text)
+        if self.chat.is_open:
+            self._is_typing = True
+            try:
+                self.chat.controller.set_input(self.editor.text)
+            finally:
+                self._is_typing = False
         self.editor.refresh_menu()
 
     @on(PromptEditor.Submitted)

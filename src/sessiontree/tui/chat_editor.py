@@ -71,7 +71,6 @@ class PromptEditor(TextArea):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "screen.clear_or_leave", "Clear", show=False, priority=True),
-        Binding("ctrl+j,shift+enter,alt+enter", "new_line", "New line", show=False),
     ]
 
     class Submitted(Message):
@@ -90,16 +89,14 @@ class PromptEditor(TextArea):
     ) -> None:
         super().__init__(id=id, soft_wrap=True, show_line_numbers=False, tab_behavior="focus")
         self._complete, self._take_paste = complete, take_paste
+        self.menu = CompletionMenu()
+        """Shown by the screen, above the editor."""
         self.earlier: Sequence[str] = ()
         """Earlier prompts, newest first."""
         self._recalled = -1
         self._draft = ""
         self.last_key = 0.0
         """When the user last typed, by the monotonic clock."""
-
-    @property
-    def menu(self) -> CompletionMenu:
-        return self.screen.query_one(CompletionMenu)
 
     def set_text(self, text: str) -> None:
         """Replace the text; the cursor goes to its end."""
@@ -133,6 +130,8 @@ class PromptEditor(TextArea):
             pass
         elif key == "enter":
             self._submit(steers=False)
+        elif key in ("ctrl+j", "shift+enter", "alt+enter"):
+            self.insert("\n")
         elif key == "ctrl+s":
             self._submit(steers=True)
         elif key == "up" and self.cursor_at_first_line:
@@ -146,10 +145,6 @@ class PromptEditor(TextArea):
             event.prevent_default()
         else:
             await super()._on_key(event)
-
-    def action_new_line(self) -> None:
-        self.last_key = time.monotonic()
-        self.insert("\n")
 
     def _submit(self, *, steers: bool) -> None:
         if self.text.endswith("\\"):  # for terminals that send no other key for a new line
@@ -178,20 +173,25 @@ class PromptEditor(TextArea):
 
     def refresh_menu(self) -> None:
         """Show the completions of what is typed."""
-        before = self.get_text_range((0, 0), self.cursor_location)
+        before = self._before_cursor()
         word = _last_word(before)
-        wants = before.startswith("/") or word.startswith("@")
-        found = self._complete(before) if wants and self._recalled < 0 and "\n" not in before[:1] else ()
+        wants = (before.startswith("/") and self.cursor_location[0] == 0) or word.startswith("@")
+        found = self._complete(before) if wants and self._recalled < 0 else ()
         # A complete name is first, so that Enter sends it.
         ordered = sorted(found, key=lambda item: item[0] != word)
         is_complete = len(ordered) == 1 and ordered[0][0] == word
-        self.menu.show(() if is_complete else ordered)
+        if ordered or self.menu.is_open:
+            self.menu.show(() if is_complete else ordered)
+
+    def _before_cursor(self) -> str:
+        """The line up to the cursor."""
+        row, column = self.cursor_location
+        return self.document.get_line(row)[:column]
 
     def _accept(self, *, is_enter: bool) -> bool:
         """Insert the selected completion. Enter on a complete command sends it instead."""
         text, _ = self.menu.items[self.menu.cursor]
-        before = self.get_text_range((0, 0), self.cursor_location)
-        word = _last_word(before)
+        word = _last_word(self._before_cursor())
         if is_enter and text == word:
             return False
         row, column = self.cursor_location
@@ -201,4 +201,4 @@ class PromptEditor(TextArea):
 
 
 def _last_word(text: str) -> str:
-    return text.split("\n")[-1].rpartition(" ")[2]
+    return text.rpartition(" ")[2]

@@ -168,6 +168,7 @@ class ExploreScreen(Screen[None]):
         self._marked: set[int] = set()
         self._open: LaneScreen | None = None
         self.decisions: list[DecisionResult] = []
+        self._is_deciding = self._is_leaving = False
 
     @property
     def lanes(self) -> Sequence[Lane]:
@@ -254,6 +255,8 @@ class ExploreScreen(Screen[None]):
     def action_later(self) -> None:
         if self._decider is None:
             self.notify("Lanes are running: s stops one, S stops all.")
+        elif self._is_deciding:  # worktrees are being changed
+            self._is_leaving = True
         else:
             self.dismiss()
 
@@ -270,19 +273,26 @@ class ExploreScreen(Screen[None]):
             return
         self.app.push_screen(DiffScreen(f"Lane {lane.number}", await self._decider.diff(lane.number)))
 
-    @work(group="decision", exclusive=True)
-    async def _decide(self, decide: Callable[[LaneDecider], Awaitable[DecisionResult]], *, is_last: bool) -> None:
+    def _decide(self, decide: Callable[[LaneDecider], Awaitable[DecisionResult]], *, is_last: bool) -> None:
         if self._decider is None:
             self.notify("Lanes are running: s stops one, S stops all.")
-            return
+        elif self._is_deciding:
+            self.notify("The last decision is being carried out.")
+        else:
+            self._is_deciding = True
+            self._carry_out(decide(self._decider), is_last=is_last)
+
+    @work(group="decision")
+    async def _carry_out(self, decision: Awaitable[DecisionResult], *, is_last: bool) -> None:
         try:
-            result = await decide(self._decider)
+            self.decisions.append(await decision)
         except SessionTreeError as error:
             self.notify(clean(str(error)), severity="error", timeout=10, markup=False)
-            return
-        self.decisions.append(result)
+            is_last = False
+        finally:
+            self._is_deciding = False
         self._marked.clear()
-        if is_last or not any(lane.verdict is None for lane in self.lanes):
+        if is_last or self._is_leaving or not any(lane.verdict is None for lane in self.lanes):
             self.dismiss()
         else:
             await self.show()
