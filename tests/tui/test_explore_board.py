@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
+from sessiontree.compaction.prompts import CARE
 from sessiontree.tui.explore_board import DiffScreen, ExploreScreen, LaneColumn, LaneScreen
 from tests.chat.terminals import Place, call, turn
 from tests.tui.chats import Chat, idle, sees, sent
@@ -87,7 +88,7 @@ def test_lanes_are_dropped_decided_about_later_and_merged(chat: Chat) -> None:
         await sees(pilot, "merged: 2, 3")
         await idle(pilot)
 
-    chat.run(TURNS, steps)
+    chat.run([turn("A summary.", when=CARE, repeat=True), *TURNS], steps)
 
 
 def test_running_lanes_are_watched_live_and_stopped(chat: Chat) -> None:

@@ -119,20 +119,25 @@ def test_a_dumb_terminal_chats_line_by_line(tmp_path: Path) -> None:
 def test_no_key_is_lost_at_200_keys_a_second_while_the_window_changes(tmp_path: Path, seconds: float) -> None:
     place = Place(tmp_path)
     sizes = ((160, 50), (40, 10), (100, 30), (20, 5), (200, 60))
-    with Terminal(place, ["--model", scripted(place, turn("Read."))], plain=False) as terminal:
+    model = scripted(place, turn("Finished.", when="the end"), turn("Read.", repeat=True))
+    with Terminal(place, ["--model", model], plain=False) as terminal:
         terminal.wait_for("asks first")
-        written = ""
+        prompts = [""]
         for number in range(int(seconds * 20)):
             keys = f"{number:09d}" + ("\n" if number % 6 == 5 else " ")
             terminal.type(keys)
-            written += keys
+            prompts[-1] += keys
             if number % 4 == 0:
                 terminal.resize(*sizes[number // 4 % len(sizes)])
+            if number % 20 == 19:
+                terminal.type(".\r")  # a prompt: queued, if the answer before it is still arriving
+                prompts[-1] += "."
+                prompts.append("")
             terminal.read_for(len(keys) / 200)
         terminal.resize(160, 50)
-        terminal.type("end")
+        terminal.type("the end")
         terminal.type("\r")
-        terminal.wait_for("Read.")
+        terminal.wait_for("Finished.")
         terminal.type("\x03\x03")
         assert terminal.end() == 0
-    assert session_texts(place)[0] == f"{written}end"
+    assert session_texts(place)[::2] == [*prompts[:-1], f"{prompts[-1]}the end"]

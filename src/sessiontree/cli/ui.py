@@ -20,9 +20,8 @@ from sessiontree.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from textual.screen import Screen
-
     from sessiontree.app.start import StartOptions
+    from sessiontree.tui.chat import ChatScreen
     from sessiontree.tui.requests import Chat, Request
 
 EXAMPLES = """examples:
@@ -80,7 +79,7 @@ def run_full_screen(options: Options, wanted: StartOptions) -> int:
     return _run_app(options, first) or 0
 
 
-def _run_app(options: Options, first: Callable[[], Screen[None]] | None, *, everywhere: bool = False) -> int | None:
+def _run_app(options: Options, first: Callable[[], ChatScreen] | None, *, everywhere: bool = False) -> int | None:
     from sessiontree.app.workbench import Workbench
     from sessiontree.library.library import Library
     from sessiontree.library.roots import parse_roots

@@ -30,7 +30,7 @@ class SessionTreeApp(App[Request | None]):
         workbench: Workbench,
         *,
         everywhere: bool = False,
-        first: Callable[[], Screen[None]] | None = None,
+        first: Callable[[], ChatScreen] | None = None,
         start_options: Callable[[Chat], StartOptions] | None = None,
     ) -> None:
         """`first` makes the first screen; default: the list of sessions.
@@ -39,7 +39,7 @@ class SessionTreeApp(App[Request | None]):
         """
         super().__init__()
         self.workbench = workbench
-        self._first = first or (lambda: SessionsScreen(everywhere=everywhere))
+        self._first: Callable[[], Screen[None]] = first or (lambda: SessionsScreen(everywhere=everywhere))
         self._start_options = start_options
         self.last_words: list[str] = []
         """Lines to print after the screens have closed."""
