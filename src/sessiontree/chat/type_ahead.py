@@ -58,7 +58,7 @@ class TypeAhead:
     @contextlib.asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
         """Accept type-ahead during a run; waits at the end for a line that is being typed."""
-        with self._reader.listening(self._start):
+        with self._reader.listening(self._start, self._interrupt):
             try:
                 yield
                 while self._task is not None:

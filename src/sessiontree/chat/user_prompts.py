@@ -81,7 +81,7 @@ async def choose(screen: Screen, reader: Reader, rows: Sequence[str], question: 
     """The index of the row that the user chooses; None to cancel."""
     screen.lines(cut(f"{number:3} {row}", screen.width) for number, row in enumerate(rows, 1))
     while True:
-        answer = (await reader.ask(f"{question} [1-{len(rows)}, Enter to cancel]{hint}")).strip()
+        answer = (await reader.ask_number(f"{question} [1-{len(rows)}, Enter to cancel]{hint}", rows)).strip()
         if not answer:
             return None
         if answer.isdecimal() and 1 <= int(answer) <= len(rows):
