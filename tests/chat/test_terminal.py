@@ -358,7 +358,7 @@ def test_ctrl_c_clears_typed_text_first_and_up_brings_it_back(place: Place) -> N
 
 
 def test_esc_interrupts_a_run(place: Place) -> None:
-    model = scripted(place, turn("word " * 400, delay=0.05, piece=5))
+    model = scripted(place, turn("word " * 4_000, delay=0.05, piece=5))
     with Terminal(place, ["--model", model]) as terminal:
         terminal.enter("go")
         terminal.wait_for("word word")

@@ -56,7 +56,7 @@ def test_a_lane_is_opened_compared_and_kept(chat: Chat) -> None:
         await sent(pilot, '/explore 2 "write a file"')
         screen = await board(pilot)
         await until(pilot, lambda: all("1 file +1 -0" in text for text in columns(screen)))
-        assert all("done" in text and "tokens" in text for text in columns(screen))
+        await until(pilot, lambda: all("done" in text and "tokens" in text for text in columns(screen)))
         await pilot.press("right", "enter")
         await until(pilot, lambda: isinstance(pilot.app.screen, LaneScreen))
         lane = pilot.app.screen
@@ -92,7 +92,7 @@ def test_lanes_are_dropped_decided_about_later_and_merged(chat: Chat) -> None:
 
 
 def test_running_lanes_are_watched_live_and_stopped(chat: Chat) -> None:
-    slow = turn("word " * 400, delay=0.02, piece=5)
+    slow = turn("word " * 4_000, delay=0.02, piece=5)
 
     async def steps(pilot: Pilot[Any]) -> None:
         await sent(pilot, '/explore 2 "go"')
@@ -109,7 +109,7 @@ def test_running_lanes_are_watched_live_and_stopped(chat: Chat) -> None:
         await until(pilot, lambda: "word word" in lane.transcript.visible_text())
         await pilot.press("escape", "S")
         screen = await board(pilot)
-        assert all("stopped" in text for text in columns(screen))
+        await until(pilot, lambda: sum("stopped" in text for text in columns(screen)) == 2)
         await pilot.press("escape")
         await idle(pilot)
 

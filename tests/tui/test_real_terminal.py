@@ -36,7 +36,7 @@ def test_a_user_finds_a_session_walks_its_tree_chats_forks_approves_interrupts_a
     place: Place, tmp_path: Path
 ) -> None:
     write = turn("", call("write", path="x.txt", content="one\n"))
-    slow = turn("word " * 400, delay=0.05, piece=5)
+    slow = turn("word " * 4_000, delay=0.05, piece=5)
     environment = {**place.environment, "SESSIONTREE_MODEL": scripted(place, write, turn("Written."), slow)}
     with Tmux(tmp_path / "tmux", place.project, environment) as terminal:
         # The list: filter and preview.

@@ -5,6 +5,7 @@ A front end adds how it asks the user, where it prints, and how it shows a run.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sqlite3
 from abc import ABC, abstractmethod
@@ -78,6 +79,8 @@ class BaseChat(ABC):
         self.is_in_memory = is_in_memory
         self.is_over = False
         self._controller: Controller | None = None
+        self._command: asyncio.Task[None] | None = None
+        """The command of the user in progress."""
 
     @property
     def controller(self) -> Controller:
@@ -115,8 +118,8 @@ class BaseChat(ABC):
         """Send a prompt, and show the run. Pending calls are resolved first."""
 
     @abstractmethod
-    async def run_command(self, command: UserCommand) -> None:
-        """Run a command of the user, and show its output."""
+    async def show_command(self, command: UserCommand) -> None:
+        """Run a command of the user, and show its output. A cancellation ends the command."""
 
     @abstractmethod
     def open_board(self) -> LaneBoard:
@@ -160,6 +163,13 @@ class BaseChat(ABC):
         else:
             await self.print_errors(self._send_typed(line))
         self.show_notice()
+
+    async def run_command(self, command: UserCommand) -> None:
+        self._command = asyncio.create_task(self.show_command(command))
+        try:
+            await self._command
+        finally:
+            self._command = None
 
     async def _send_typed(self, line: str) -> None:
         await self.send(line)

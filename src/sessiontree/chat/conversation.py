@@ -75,7 +75,6 @@ class Conversation(BaseChat):
         self._printed_status = ""
         self._prompts = ApprovalPrompts(screen, self.reader, self._interrupt)
         self._ahead = TypeAhead(screen, self.reader, self._prompts, self._interrupt, self.steer)
-        self._command: asyncio.Task[object] | None = None
         self._has_warned = False
         self._interrupts: Callable[[], object] | None = None
 
@@ -167,14 +166,7 @@ class Conversation(BaseChat):
         """Put queued lines back into the input after a run that did not finish."""
         self.return_to_input(self._ahead.take_back())
 
-    async def run_command(self, command: UserCommand) -> None:
-        self._command = asyncio.create_task(self._run_command(command))
-        try:
-            await self._command
-        finally:
-            self._command = None
-
-    async def _run_command(self, command: UserCommand) -> None:
+    async def show_command(self, command: UserCommand) -> None:
         output = LiveOutput(self.screen, command.command)
         async with self._ahead.listening():
             entry = await self.controller.command(command, lambda text: self._ahead.show(partial(output.append, text)))

@@ -75,7 +75,6 @@ class FullScreenChat(BaseChat):
         """What was typed but not sent at the end."""
         self._events = EventView(self.transcript, lambda: self.controller.session)
         self._wakes = asyncio.Event()
-        self._command: asyncio.Task[None] | None = None
         self._asking = asyncio.Lock()
         self.board: ExploreBoard | None = None
 
@@ -285,14 +284,7 @@ class FullScreenChat(BaseChat):
                 self.take_back_queue()
         record_session(self.controller)
 
-    async def run_command(self, command: UserCommand) -> None:
-        self._command = asyncio.create_task(self._run_command(command))
-        try:
-            await self._command
-        finally:
-            self._command = None
-
-    async def _run_command(self, command: UserCommand) -> None:
+    async def show_command(self, command: UserCommand) -> None:
         tail = ""
 
         def update(text: str) -> None:
