@@ -128,6 +128,20 @@ def test_n_refuses_with_a_reason_for_the_model(chat: Chat) -> None:
     assert any("later" in text for text in session_texts(chat.place))
 
 
+def test_keys_right_after_n_belong_to_the_reason_and_enter_never_approves(chat: Chat) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        await sent(pilot, "write it")
+        dialog = await asked(pilot)
+        dialog.add_class("reason")  # as after n, before the focus has moved
+        assert isinstance(dialog.focused, OptionList)
+        await pilot.press(*"nay", "enter")
+        await sees(pilot, "Done.")
+        assert not (chat.place.project / "x.txt").exists()
+
+    chat.run(WRITES, steps)
+    assert any("nay" in text for text in session_texts(chat.place))
+
+
 def test_the_arrows_choose_in_an_approval_and_esc_interrupts_the_run(chat: Chat) -> None:
     async def steps(pilot: Pilot[Any]) -> None:
         await sent(pilot, "write it")

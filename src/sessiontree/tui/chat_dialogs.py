@@ -95,6 +95,10 @@ class ApprovalDialog(ModalScreen[Reply | None]):
             event.stop()
             event.prevent_default()
             self.post_message_to_chat(event.character)
+        elif self.has_class("reason") and event.is_printable and event.character:
+            # The line for the reason has no focus yet.
+            event.stop()
+            self.query_one(Input).insert_text_at_cursor(event.character)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's
         is_typing = self.has_class("reason")
@@ -118,7 +122,9 @@ class ApprovalDialog(ModalScreen[Reply | None]):
         event.stop()
         if not self.is_ready:
             return
-        if event.option_id == "no":
+        if self.has_class("reason"):  # Enter came before the line for the reason had the focus
+            self.dismiss(Reply("no", self.query_one(Input).value.strip()))
+        elif event.option_id == "no":
             self.action_reason()
         else:
             self.action_answer(event.option_id or "")

@@ -22,6 +22,7 @@ from sessiontree.tui.chat_blocks import Block, CallStatus, EntryBlock, Look, Not
 
 _KEPT = 512
 """Blocks whose lines are kept."""
+_RECENT = 64
 WHEEL_LINES = 3
 
 
@@ -67,6 +68,8 @@ class Transcript(Widget, can_focus=False):
     def add_entry(self, session: Session, id: str, *, is_result: bool, is_shown: bool) -> None:
         """Add an entry that a run has written."""
         self._session = session
+        if id in self._ids[-_RECENT:]:  # read from the session already
+            return
         self._ids.append(id)
         if is_shown:
             self._add_id(id, is_result=is_result)

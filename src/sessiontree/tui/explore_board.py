@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.markup import escape
@@ -15,6 +15,7 @@ from textual.containers import HorizontalScroll
 from textual.screen import Screen
 from textual.widgets import Footer, Static
 
+from sessiontree.agent.events import AgentEnd, Persisted, Retry, TextDelta
 from sessiontree.agent.tools.base import Tools
 from sessiontree.app.summaries import summary_options
 from sessiontree.chat.base_chat import LaneApprovers
@@ -167,6 +168,8 @@ class ExploreScreen(Screen[None]):
         self._selected = 0
         self._marked: set[int] = set()
         self._open: LaneScreen | None = None
+        self._answers: dict[int, str] = {}
+        """What has arrived of the answer of each lane."""
         self.decisions: list[DecisionResult] = []
         self._is_deciding = self._is_leaving = False
 
@@ -204,9 +207,13 @@ class ExploreScreen(Screen[None]):
         self.query_one("#title", TextRow).show(f" {plural(len(self.lanes), 'lane')}, {ended} ended · {state}")
 
     def take(self, lane: int, event: object) -> None:
-        """Show an event of a lane that is open."""
+        """Show an event of a lane that is open, and remember the answers in progress."""
+        if isinstance(event, TextDelta):
+            self._answers[lane] = self._answers.get(lane, "") + event.text
+        elif isinstance(event, Persisted | Retry | AgentEnd):
+            self._answers.pop(lane, None)
         if self._open is not None and self._open.lane.number == lane:
-            self._open.events.show(event)
+            self._open.take(event)
 
     @property
     def selected(self) -> Lane | None:
@@ -230,7 +237,7 @@ class ExploreScreen(Screen[None]):
 
     def action_open(self) -> None:
         if self.selected is not None:
-            self._open = LaneScreen(self._session, self.selected)
+            self._open = LaneScreen(self._session, self.selected, self._answers)
             self.app.push_screen(self._open, lambda _: setattr(self, "_open", None))
 
     def action_stop(self, is_all: bool) -> None:
@@ -309,11 +316,13 @@ class LaneScreen(Screen[None]):
         Binding("pagedown", "pages(1)", "On", show=False),
     ]
 
-    def __init__(self, session: Session, lane: Lane) -> None:
+    def __init__(self, session: Session, lane: Lane, answers: Mapping[int, str]) -> None:
+        """`answers` has the answers in progress, by the number of the lane."""
         super().__init__()
-        self.lane, self._session = lane, session
+        self.lane, self._session, self._answers = lane, session, answers
         self.transcript = Transcript()
-        self.events = EventView(self.transcript, lambda: session)
+        self._events = EventView(self.transcript, lambda: session)
+        self._is_shown = False
 
     def compose(self) -> ComposeResult:
         yield TextRow(id="title")
@@ -323,6 +332,14 @@ class LaneScreen(Screen[None]):
     def on_mount(self) -> None:
         self.query_one("#title", TextRow).show(f" lane {self.lane.number} · {one_line(self.lane.name)}")
         self.transcript.show_session(self._session, self.lane.leaf)
+        self._is_shown = True
+        if self._answers.get(self.lane.number):
+            self._events.show(TextDelta(self._answers[self.lane.number]))
+
+    def take(self, event: object) -> None:
+        """Show an event of the lane. What happened before the screen is shown is read from the session."""
+        if self._is_shown:
+            self._events.show(event)
 
     def action_close(self) -> None:
         self.dismiss()
