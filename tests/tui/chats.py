@@ -78,12 +78,6 @@ def shown(pilot: Pilot[Any]) -> str:
     return screen_of(pilot).transcript.visible_text()
 
 
-async def typed(pilot: Pilot[Any], text: str) -> None:
-    """Type a text, key by key."""
-    names = {" ": "space", "/": "slash", "!": "exclamation_mark", "@": "at", "?": "question_mark", ".": "full_stop"}
-    await pilot.press(*(names.get(letter, letter) for letter in text))
-
-
 async def sent(pilot: Pilot[Any], text: str) -> None:
     """Type a prompt and send it."""
     screen_of(pilot).editor.set_text(text)

@@ -96,7 +96,6 @@ class ChatScreen(Screen[None]):
         self._escaped_at = self._cleared_at = -_TWICE
         self._activity = ""
         self._is_typing = False
-        self._unsubscribe: list[object] = []
 
     def compose(self) -> ComposeResult:
         yield self.transcript
@@ -138,7 +137,7 @@ class ChatScreen(Screen[None]):
 
     def attach(self, controller: Controller) -> None:
         """Follow the state of a controller."""
-        self._unsubscribe.append(controller.store.subscribe(self._on_state))
+        controller.store.subscribe(self._on_state)
         self._show_conversation(controller.state)
         typed, controller_input = self.editor.text, controller.state.input
         if typed:  # while the session was being opened

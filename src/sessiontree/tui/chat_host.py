@@ -25,7 +25,7 @@ from sessiontree.tui.chat_dialogs import ApprovalDialog, ChoiceDialog
 from sessiontree.tui.chat_events import EventView
 from sessiontree.tui.chat_screens import BranchScreen, SessionChooser
 from sessiontree.tui.chat_transcript import Transcript
-from sessiontree.tui.dialogs import MenuDialog, PageDialog, TextDialog
+from sessiontree.tui.dialogs import MenuDialog, TextDialog
 from sessiontree.tui.explore_board import ExploreBoard
 from sessiontree.views.text import clean, one_line, plural
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 _PAUSE = 0.6
 """Seconds without a key before a question takes the keys."""
 _LONG = 12
-"""Lines of a command's output that become a page of their own."""
+"""Lines of a diff that are shown."""
 
 
 class TranscriptOutput:
@@ -264,9 +264,6 @@ class FullScreenChat(BaseChat):
     def act(self, make: Callable[[], object]) -> None:
         """Carry out an action of a key like a line: after the work in progress."""
         self._view.run_worker(self._work(self.print_errors(make())), exclusive=False)  # type: ignore[arg-type]
-
-    def show_page(self, title: str, text: str) -> None:
-        self._view.app.push_screen(PageDialog(title, text))
 
     # Runs
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import ClassVar
 
 from rich.console import Group
-from textual.binding import BindingType
 from textual.events import Click, MouseScrollDown, MouseScrollUp
 from textual.strip import Strip
 from textual.widget import Widget
@@ -30,7 +28,6 @@ class Transcript(Widget, can_focus=False):
     """Shows blocks. It stays at the end until the user scrolls back."""
 
     DEFAULT_CSS = "Transcript { height: 1fr; padding: 0 1; }"
-    BINDINGS: ClassVar[list[BindingType]] = []
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
