@@ -510,8 +510,8 @@ def test_commands_and_their_arguments_are_completed(place: Place, typed: str, co
         terminal.wait_for_prompt()
         terminal.type(f"{typed}\t")
         terminal.wait_for(completed[len(typed) :] if completed.startswith(typed) else completed)
-        terminal.interrupt()
-        terminal.enter("/quit")
+        terminal.interrupt()  # clears the input
+        terminal.answer("/quit")
         assert terminal.end() == 0
 
 
