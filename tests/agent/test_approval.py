@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 import sessiontree
-from sessiontree.agent.approval import Allow, Approvals, Ask, Reply, decide
+from sessiontree.agent.approval import Allow, Approvals, Ask, Deny, Reply, decide
 from sessiontree.agent.tool_calls import ToolRunner
 from sessiontree.agent.tools.base import Plan, ToolOutput, Tools, load_tools
 from sessiontree.agent.tools.bash import find_read_paths
@@ -54,6 +54,23 @@ def test_the_table_of_modes(mode: ApprovalMode, approved: tuple[str, ...], name:
     plan = load_tools()[tool].plan(arguments, place.context)
     decision = decide(tool, plan, mode, approved)
     assert isinstance(decision, Allow if name in PASSING[mode, approved] else Ask)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_plan_mode_denies_every_change_also_by_approved_tools(name: str, place: Workplace) -> None:
+    (place.project / "a.txt").write_text("a")
+    tool, arguments = CALLS[name]
+    plan = load_tools()[tool].plan(arguments, place.context)
+    decision = decide(tool, plan, "plan", (tool,))
+    assert isinstance(decision, Deny) == (plan.changes != "nothing")
+
+
+def test_a_sub_agent_plans_too_if_its_caller_does(place: Workplace) -> None:
+    caller = sessiontree.create(place.project, in_memory=True)
+    sub_agent = sessiontree.create(place.project, in_memory=True)
+    Approvals(caller).set_mode("plan")
+    Approvals(sub_agent).inherit(Approvals(caller))
+    assert Approvals(sub_agent).mode == "plan"
 
 
 def test_questions_that_are_asked_each_time_cannot_be_approved_for_the_session(place: Workplace) -> None:

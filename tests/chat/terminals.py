@@ -119,12 +119,20 @@ class Terminal:
     """A pseudo-terminal that runs the program."""
 
     def __init__(
-        self, place: Place, arguments: Sequence[str], more: Mapping[str, str] | None = None, command: str = "chat"
+        self,
+        place: Place,
+        arguments: Sequence[str],
+        more: Mapping[str, str] | None = None,
+        command: str = "chat",
+        *,
+        plain: bool = True,
     ) -> None:
+        """A chat is plain, line by line, unless the test is about the one on the whole screen."""
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 160, 0, 0))
+        words = [command, "--plain"] if command == "chat" and plain else [command]
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _WITH_TERMINAL, command, *arguments],
+            [sys.executable, "-c", _WITH_TERMINAL, *words, *arguments],
             stdin=slave,
             stdout=slave,
             stderr=slave,
@@ -195,6 +203,17 @@ class Terminal:
 
     def interrupt(self) -> None:
         self.type("\x03")
+
+    def resize(self, columns: int, rows: int) -> None:
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        os.kill(self.process.pid, signal.SIGWINCH)
+
+    def read_for(self, seconds: float) -> None:
+        """Read output for some time."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            if select.select([self.master], [], [], left)[0]:
+                self._read()
 
     def end(self) -> int:
         """Wait until the program exits; returns its exit code."""

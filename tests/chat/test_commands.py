@@ -367,7 +367,9 @@ def test_slash_mode_is_recorded_and_applies_when_the_session_is_resumed(place: P
     assert "approvals are skipped: mode autoEdit" in done.out
     assert "Allow?" not in done.out
     assert (place.project / "x").exists()
-    assert "✗ unknown approval mode 'careless'; use default, autoEdit, yolo" in begun.chat("n", "/mode careless").out
+    assert (
+        "✗ unknown approval mode 'careless'; use plan, default, autoEdit, yolo" in begun.chat("n", "/mode careless").out
+    )
 
 
 def test_slash_approve_approves_tools_for_the_session_and_revokes_them(place: Place) -> None:
@@ -508,8 +510,8 @@ def test_commands_and_their_arguments_are_completed(place: Place, typed: str, co
         terminal.wait_for_prompt()
         terminal.type(f"{typed}\t")
         terminal.wait_for(completed[len(typed) :] if completed.startswith(typed) else completed)
-        terminal.interrupt()
-        terminal.enter("/quit")
+        terminal.interrupt()  # clears the input
+        terminal.answer("/quit")
         assert terminal.end() == 0
 
 

@@ -97,8 +97,8 @@ def test_double_escape_lists_prompts_and_preserves_the_input(place: Place) -> No
         assert oldest == "first prompt"
         terminal.answer("")
         terminal.wait_for("> half a thought")
-        terminal.type("\x03")
-        terminal.enter("/quit")
+        terminal.type("\x03")  # clears the input
+        terminal.answer("/quit")
         assert terminal.end() == 0
 
 
@@ -338,3 +338,50 @@ def test_bidi_characters_in_a_prompt_are_replaced_on_the_screen(place: Place) ->
         assert terminal.end() == 0
     assert "\u202e" not in terminal.raw
     assert session_texts(place)[0] == "see \u202egnp \u202eabc"
+
+
+def test_ctrl_c_clears_typed_text_first_and_up_brings_it_back(place: Place) -> None:
+    model = scripted(place, turn("Sent."))
+    with Terminal(place, ["--model", model]) as terminal:
+        terminal.wait_for_prompt()
+        terminal.type("precious words")
+        terminal.wait_for("precious words")
+        terminal.interrupt()
+        drawn = terminal.shown.count("precious words")
+        while terminal.shown.count("precious words") == drawn:  # the history is loaded after the line was drawn
+            terminal.type("\x1b[A")
+            terminal.read_for(0.3)
+        terminal.type("\r")
+        terminal.wait_for("Sent.")
+        terminal.enter("/quit")
+        assert terminal.end() == 0
+    assert session_texts(place) == ["precious words", "Sent."]
+
+
+def test_esc_interrupts_a_run(place: Place) -> None:
+    model = scripted(place, turn("word " * 4_000, delay=0.05, piece=5))
+    with Terminal(place, ["--model", model]) as terminal:
+        terminal.enter("go")
+        terminal.wait_for("word word")
+        terminal.type("\x1b")
+        terminal.wait_for("Interrupted.")
+        terminal.enter("/quit")
+        assert terminal.end() == 0
+
+
+def test_a_list_takes_arrows(place: Place) -> None:
+    model = scripted(place, turn("One."), turn("Two."))
+    with Terminal(place, ["--model", model]) as terminal:
+        terminal.enter("first prompt")
+        terminal.wait_for("One.")
+        terminal.enter("second prompt")
+        terminal.wait_for("Two.")
+        terminal.enter("/fork")
+        terminal.wait_for("Fork just before which prompt?")
+        terminal.type("\x1b[B\x1b[B")
+        terminal.wait_for("first prompt")
+        terminal.type("\r")
+        terminal.wait_for("> first prompt")
+        terminal.interrupt()
+        terminal.type("/quit\r")
+        assert terminal.end() == 0

@@ -151,6 +151,7 @@ def test_after_ctrl_c_a_steering_line_returns_to_the_input_and_a_command_waits(p
         terminal.wait_for("Interrupted.")
         terminal.wait_for("> /label here")
         terminal.wait_for("be brief")
+        terminal.interrupt()  # clears the input
         terminal.interrupt()
         assert terminal.end() == 0
     assert "be brief" not in session_texts(place)
@@ -187,13 +188,13 @@ def test_ctrl_c_ends_the_run_and_returns_queued_lines_to_the_input(place: Place)
     assert session_texts(place)[-2:] == ["never mind the rest of it", "Answered."]
 
 
-def test_ctrl_c_while_typing_ends_the_run_and_keeps_the_line(place: Place) -> None:
+def test_esc_while_typing_ends_the_run_and_keeps_the_line(place: Place) -> None:
     with begun(place, waiting(place, turn("Answered."))) as terminal:
         terminal.answer("first")
         terminal.wait_for("· queued")
         terminal.type("half a th")
         terminal.wait_for("next> half a th")
-        terminal.interrupt()
+        terminal.type("\x1b")
         terminal.wait_for("Interrupted.")
         terminal.wait_for("> first")
         terminal.wait_for("half a th")
@@ -210,8 +211,9 @@ def test_queued_lines_are_not_sent_after_a_failed_run(place: Place) -> None:
         (place.project / "go").touch()
         terminal.wait_for("✗ ")
         terminal.wait_for("> go on")
-        terminal.interrupt()
-        leave(terminal)
+        terminal.interrupt()  # clears the input
+        terminal.answer("/quit")
+        assert terminal.end() == 0
     assert not any("go on" in text for text in session_texts(place))
 
 

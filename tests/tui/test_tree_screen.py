@@ -330,24 +330,6 @@ def test_the_text_of_an_entry_is_copied_and_that_of_a_prompt_one_goes_to(running
     walk(running, steps)
 
 
-def test_a_chat_gets_the_text_of_the_prompt_that_the_user_goes_to(running: Running, workbench: Workbench) -> None:
-    went: list[str] = []
-
-    async def run() -> None:
-        async with running((100, 30)) as pilot:
-            summary = next(each for each in workbench.library.snapshot().sessions if "flaky" in each.title)
-            session = workbench.open_session(summary)
-            pilot.app.push_screen(TreeScreen(session, on_switch=lambda _, text: went.append(text)))
-            await until(pilot, lambda: isinstance(pilot.app.screen, TreeScreen) and pilot.app.screen._source)
-            await go_to(pilot, "Inject the clock")
-            await pilot.press("enter")
-            await until(pilot, lambda: isinstance(pilot.app.screen, MenuDialog))
-            await pilot.press("enter")
-            await until(pilot, lambda: went == ["Inject the clock, please."])
-
-    asyncio.run(run())
-
-
 def test_the_entry_is_shown_beside_the_tree_with_edits_as_diffs(running: Running) -> None:
     async def steps(pilot: Pilot[Any]) -> None:
         await go_to(pilot, "Edit tests/test_login.py")

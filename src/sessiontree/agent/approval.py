@@ -1,12 +1,12 @@
 """Approval of tool calls: modes, tools approved for the session, and questions to the user.
 
-| | `default` | `autoEdit` | `yolo` |
-|---|---|---|---|
-| reading inside the project | allowed | allowed | allowed |
-| changing files inside the project | asks, unless the tool is approved | allowed | allowed |
-| commands, and tools that may change anything | asks, unless the tool is approved | the same | allowed |
-| anything outside the project and the added folders | always asks | always asks | allowed |
-| changing git's own files, keys or our home folder; reading secrets | always asks | always asks | allowed |
+| | `plan` | `default` | `autoEdit` | `yolo` |
+|---|---|---|---|---|
+| reading inside the project | allowed | allowed | allowed | allowed |
+| changing files inside the project | denied | asks, unless the tool is approved | allowed | allowed |
+| commands, and tools that may change anything | denied | asks, unless the tool is approved | the same | allowed |
+| anything outside the project and the added folders | reading asks | always asks | always asks | allowed |
+| changing git's files, keys or our home folder; reading secrets | reading asks | always asks | always asks | allowed |
 
 The mode and the approved tools are recorded in the session. A session file may come from another person, so what it
 contains grants nothing by itself. What counts is what this process was given: by the user's answers, by options, or by
@@ -25,7 +25,12 @@ from sessiontree.agent.tools.base import Plan
 from sessiontree.core.entries import ApprovalMode, Config
 from sessiontree.session.session import Session
 
-MODES: tuple[ApprovalMode, ...] = ("default", "autoEdit", "yolo")
+MODES: tuple[ApprovalMode, ...] = ("plan", "default", "autoEdit", "yolo")
+"""From the strictest on."""
+PLAN_INSTRUCTIONS = """Plan mode is on: nothing may be changed yet. Look around with tools that only read, then answer
+with a plan: what you will change, file by file, and how you will check it. The user approves the plan before you carry
+it out."""
+_ONLY_PLANNING = "plan mode is on, so only tools that read may run until the user has approved the plan"
 
 
 class Allow(Struct, frozen=True, tag=True):
@@ -142,7 +147,7 @@ class Approvals:
 
     def inherit(self, approvals: Approvals) -> None:
         """Take over approvals in force in another session, as a sub-agent does from its caller."""
-        if approvals.in_force is not None:
+        if approvals.mode != "default" or approvals.tools:
             self._session.set_config(approval_mode=approvals.mode, approval_tools=approvals.tools)
 
     def _recorded(self) -> Config:
@@ -177,6 +182,8 @@ def decide(tool: str, plan: Plan, mode: ApprovalMode, approved: Sequence[str] = 
     """Decide whether a call may run, by the table above."""
     if mode == "yolo":
         return Allow()
+    if mode == "plan" and plan.changes != "nothing":
+        return Deny(_ONLY_PLANNING)
     # Before approved tools are considered: an approval of `write` covers the project, not keys or other folders.
     always_asked = _reasons_to_ask(plan)
     if always_asked:

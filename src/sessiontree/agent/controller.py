@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
-from sessiontree.agent.approval import Approvals, Approver, CompactionConsent
+from sessiontree.agent.approval import PLAN_INSTRUCTIONS, Approvals, Approver, CompactionConsent
 from sessiontree.agent.async_bridge import LoopCalls, in_background, in_thread, uncancelled
 from sessiontree.agent.events import AgentEnd, Event
 from sessiontree.agent.limits import Limits
@@ -151,6 +151,7 @@ class Controller:
         self._consent = CompactionConsent()
         self._run: Run | None = None
         self._occupied_by: str | None = None
+        self._has_plan = False
         self._calls = LoopCalls()
 
     @property
@@ -167,6 +168,11 @@ class Controller:
     def run(self) -> Run | None:
         """The run in progress."""
         return self._run
+
+    @property
+    def has_plan(self) -> bool:
+        """Whether the last run ended with an answer in plan mode, which the user may approve."""
+        return self._has_plan and self.state.approval == "plan"
 
     @property
     def model(self) -> Model:
@@ -538,7 +544,7 @@ class Controller:
             if prompt is not None:
                 await in_thread(self._save_pastes, prompt)
                 await self._remember(prompt)
-                self.store.set(input="")
+                self._clear_input(prompt)
         current = self._run = run(
             session,
             message,
@@ -547,7 +553,7 @@ class Controller:
             approver=self._approver,
             settings=self.settings,
             context=self.tool_context(),
-            system=self._system,
+            system=self._system_prompt(),
             thinking=_level(self.state.thinking),
             limits=self._limits,
             pending=pending,
@@ -578,6 +584,7 @@ class Controller:
         if self._run is not current:
             return
         self._run = None
+        self._has_plan = current.end is not None and current.end.reason == "done" and bool(current.end.text.strip())
         # Queued messages that were not sent return to the input.
         unsent = "\n\n".join(
             str(prompt.get("displayText") or prompt["content"])
@@ -587,6 +594,11 @@ class Controller:
         self.store.set(
             queued=0, title=self.state.title or session_title(self.session), input=self._with_text(unsent or None)
         )
+
+    def _system_prompt(self) -> str | None:
+        if self.state.approval != "plan":
+            return self._system
+        return f"{self._system}\n\n{PLAN_INSTRUCTIONS}" if self._system else PLAN_INSTRUCTIONS
 
     def steer(self, text: str) -> None:
         """Queue a message for the run in progress, to be sent with the results of its calls."""
@@ -602,7 +614,8 @@ class Controller:
         message = self._pastes.message(text)
         self._save_pastes(text)
         (self._run.follow_up if is_last else self._run.steer)(message)
-        self.store.set(queued=len(self._run.undelivered), input="")
+        self.store.set(queued=len(self._run.undelivered))
+        self._clear_input(text)
 
     def interrupt(self) -> bool:
         """Interrupt the run in progress, or the request for a summary; returns whether there was one."""
@@ -637,6 +650,11 @@ class Controller:
     def _save_pastes(self, prompt: str) -> None:
         if self._pastes.used_in(prompt):
             self._pastes.save(self.session)
+
+    async def keep_draft(self, text: str) -> None:
+        """Keep a text that was typed but not sent in the history of prompts, where it can be recalled."""
+        if text.strip() and self._session is not None:
+            await self._remember(text)
 
     async def _remember(self, prompt: str) -> None:
         """Add a prompt to the history. A failure is only a notice: the prompt is answered all the same."""
@@ -675,10 +693,23 @@ class Controller:
         if self._model is not None:
             await self._model.close()
 
+    async def adopt(self, session: Session) -> None:
+        """Update the state after a front end has changed the session, or rewritten its file."""
+        self._check_idle()
+        if session is not self._session:
+            await self._use(session, source=None)
+        else:
+            await self._update_state()
+
     async def _update_state(self, text: str | None = None) -> None:
         """Update the state after the session was moved or written."""
         fresh = await in_thread(self._describe, self.session)
         self.store.set(**fresh, input=self._with_text(text))
+
+    def _clear_input(self, sent: str) -> None:
+        """Clear the input, unless the user has typed something else since."""
+        if self.state.input.strip() == sent.strip():
+            self.store.set(input="")
 
     def _with_text(self, text: str | None) -> str:
         """The input with text returned to it, followed by what the user had typed."""

@@ -14,7 +14,6 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct
 
-from sessiontree.agent.approval import Approvals
 from sessiontree.agent.events import (
     AgentEnd,
     AgentStart,
@@ -31,7 +30,7 @@ from sessiontree.agent.events import (
     ToolUpdate,
     Used,
 )
-from sessiontree.agent.live_context import live_context_of
+from sessiontree.agent.live_context import LiveApprovals, live_context_of
 from sessiontree.agent.tool_calls import open_calls
 from sessiontree.agent.tool_output import MAX_CHARACTERS
 from sessiontree.branches.open_files import Writer
@@ -199,9 +198,10 @@ def apply_event(store: Store[State], session: Session, event: Event) -> None:
             _update_task(store, event.question.call_id, lambda _: {"is_asked": True})
         case ApprovalAnswered():
             _update_task(store, event.call_id, lambda _: {"is_asked": False})
-            store.set(approved=Approvals(session).tools)
         case ToolEnd():
-            store.set(tasks=tuple(task for task in state.tasks if task.call.id != event.call.id))
+            # Not with the answer: an approval for the session is written after it, and before the call runs.
+            tasks = tuple(task for task in state.tasks if task.call.id != event.call.id)
+            store.set(tasks=tasks, approved=LiveApprovals(session).tools)
         case AgentEnd():
             messages = live_context_of(session).messages()
             store.set(

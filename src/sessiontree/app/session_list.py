@@ -161,7 +161,7 @@ def match_words(expression: Expression, text: str) -> float:
     """How well a lowercase text matches an expression; 0 if it does not. Letters of a word may be scattered."""
     match expression:
         case Word(word) | Phrase(word):
-            return _match_word(word.lower(), text)
+            return match_word(word.lower(), text)
         case Regex():
             return 0.0  # patterns are for the text of sessions
         case Not(of):
@@ -183,7 +183,7 @@ def needs_full_text(query: Query) -> bool:
     return query.where is not None
 
 
-def _match_word(word: str, text: str) -> float:
+def match_word(word: str, text: str) -> float:
     at = text.find(word)
     if at >= 0:
         is_start = at == 0 or not text[at - 1].isalnum()

@@ -1,14 +1,16 @@
-"""`sessiontree chat`: an agent in a terminal, line by line.
+"""`sessiontree chat`: an agent in a terminal, line by line, and the /commands of every chat.
 
     line_editor    reads the user's input: with prompt_toolkit, or else as plain lines
     key_listener   reads keys while a run is in progress
     type_ahead     queues lines that are typed during a run
+    styles         styles of lines
     terminal       output with colors, and without control characters from sessions
     event_printer  the events of a run as lines on the terminal
     user_prompts   approvals, choices from a list, calls that a crash left open
     commands/      the /commands
     lane_view      the lanes of /explore and the choice between them
-    conversation   the main loop: prompts, commands, interrupts
+    base_chat      what the chat line by line and the one on the screen (`tui`) share
+    conversation   the main loop of the chat line by line: prompts, commands, interrupts
     print_mode     one answer for a script (`--print`)
 
 Front ends have no behavior of their own: `agent`, `branches`, `compaction` and other packages change sessions.

@@ -6,39 +6,34 @@ Ctrl-C interrupts what is in progress and leaves the session valid; a second one
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import sqlite3
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TextIO
 
-from sessiontree.agent.approval import Approvals, Question, Reply
+from sessiontree.agent.approval import Question, Reply
 from sessiontree.agent.controller import Controller
 from sessiontree.agent.events import AgentEnd
-from sessiontree.agent.shell_commands import parse_user_command
-from sessiontree.agent.tool_calls import Resolution, pending_calls
-from sessiontree.agent.tools.tool_table import runnable_call
+from sessiontree.agent.shell_commands import UserCommand
+from sessiontree.agent.tool_calls import PendingCall, Resolution
+from sessiontree.agent.tools.base import Tools
 from sessiontree.app.start import StartOptions, open_controller, record_session
-from sessiontree.chat import commands
+from sessiontree.app.summaries import summary_options
+from sessiontree.chat.base_chat import BaseChat, LaneApprovers, LaneBoard, command_outcome
 from sessiontree.chat.event_printer import EventPrinter, LiveOutput, preview_lines
-from sessiontree.chat.lane_view import LaneView
+from sessiontree.chat.lane_view import LaneChooser, LaneDecider, LaneView, is_undecided, show_results
 from sessiontree.chat.line_editor import PROMPT, Reader, open_reader
-from sessiontree.chat.terminal import BOLD, DIM, RED, Screen
+from sessiontree.chat.styles import DIM, RED
+from sessiontree.chat.terminal import Screen
 from sessiontree.chat.type_ahead import TypeAhead
-from sessiontree.chat.user_prompts import ApprovalPrompts, confirm, decide_pending
-from sessiontree.core.entries import MessageEntry
+from sessiontree.chat.user_prompts import ApprovalPrompts, choose, confirm, decide_pending, show_diff
+from sessiontree.core.entries import ApprovalMode, MessageEntry
 from sessiontree.core.messages import BashExecution
-from sessiontree.errors import SessionTreeError, UsageError
 from sessiontree.explore.exploration import Exploration
-from sessiontree.paths import is_same_folder
-from sessiontree.search.prompt_history import PromptHistory
-from sessiontree.views.text import clean, cut, one_line, plural
-
-_IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
-_EARLIER = 500
-"""How many earlier prompts the line editor offers."""
+from sessiontree.explore.state import ExplorationLike
+from sessiontree.explore.worktrees import LaneWorktrees
+from sessiontree.views.text import clean, cut, one_line
 
 
 async def run_chat(options: StartOptions, first: str | None = None, *, choose_session: bool = False) -> int:
@@ -67,52 +62,61 @@ async def run_chat(options: StartOptions, first: str | None = None, *, choose_se
     return 128 + ended_by[0] if ended_by else 0
 
 
-class Conversation:
-    """The state of a chat. Also the `Approver` of its runs."""
+class Conversation(BaseChat):
+    """A chat line by line. Also the `Approver` of its runs."""
+
+    screen: Screen
 
     def __init__(self, screen: Screen, source: TextIO, *, is_in_memory: bool = False) -> None:
+        super().__init__(is_in_memory=is_in_memory)
         self.screen = screen
-        self.is_in_memory = is_in_memory
         self.reader: Reader = open_reader(screen, self, source)
-        self.is_over = False
         self._printer = EventPrinter(screen, lambda: self.controller.state.verbose)
         self._printed_status = ""
         self._prompts = ApprovalPrompts(screen, self.reader, self._interrupt)
-        self._ahead = TypeAhead(screen, self.reader, self._prompts, self._interrupt, self._steer)
-        self._controller: Controller | None = None
-        self._command: asyncio.Task[object] | None = None
+        self._ahead = TypeAhead(screen, self.reader, self._prompts, self._interrupt, self.steer)
         self._has_warned = False
         self._interrupts: Callable[[], object] | None = None
 
-    @property
-    def controller(self) -> Controller:
-        assert self._controller is not None
-        return self._controller
+    # Questions
 
     async def ask(self, question: Question) -> Reply:
         return await self._prompts.ask(question)
 
+    async def ask_text(self, question: str) -> str:
+        return await self.reader.ask(question)
+
+    async def choose(self, rows: Sequence[str], question: str, hint: str = "") -> int | None:
+        return await choose(self.screen, self.reader, rows, question, hint)
+
     async def confirm(self, question: str) -> bool:
-        """Ask about settings of a session file; no answer means no."""
         try:
             return await confirm(self.reader, one_line(question))
         except (EOFError, KeyboardInterrupt):
             return False
 
+    async def decide_pending(self, calls: Sequence[PendingCall], can_run: Mapping[str, bool]) -> dict[str, Resolution]:
+        return await decide_pending(self.screen, self.reader, calls, can_run)
+
+    def show_diff(self, text: str) -> None:
+        show_diff(self.screen, text)
+
+    # The main loop
+
     async def run(self, controller: Controller, first: str | None, *, choose_session: bool) -> None:
         self._controller = controller
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
         if choose_session:
-            await self._handle("/resume")
+            await self.handle("/resume")
         else:
             self.show_session()
-            await self._print_errors(self.resolve_pending())
+            await self.print_errors(self.resolve_pending())
         if first is not None:
-            await self._handle(first)
+            await self.handle(first)
         while not self.is_over:
             line = self._next_queued() or await self._next_line()
             if line is not None:
-                await self._handle(line)
+                await self.handle(line)
         record_session(self.controller)
 
     def _next_queued(self) -> str | None:
@@ -141,36 +145,11 @@ class Conversation:
         self.reader.draft = ""
         return line if line.strip() else None
 
-    async def _handle(self, line: str) -> None:
-        command = parse_user_command(line.strip())
-        if line.startswith("/"):
-            await self._print_errors(commands.carry_out(self, line))
-            self.screen.end_line()
-        elif command is not None:
-            self._command = asyncio.create_task(self._run_command(line.strip()))
-            await self._print_errors(self._command)
-            self._command = None
-        else:
-            await self._print_errors(self.send(line))
-        self._show_notice()
-
-    async def _print_errors(self, work: Awaitable[object]) -> None:
-        """Print errors instead of ending the chat."""
-        try:
-            await work
-        except SessionTreeError as error:
-            self.screen.line(f"✗ {one_line(str(error))}", RED)
-        except sqlite3.Error as error:
-            self.screen.line(f"✗ cannot read the index: {one_line(str(error))}", RED)
-        except (KeyboardInterrupt, EOFError):
-            self.screen.line("· cancelled", DIM)
-
     # Runs
 
     async def send(self, prompt: str | None, pending: Mapping[str, Resolution] | None = None) -> None:
         """Send a prompt and print the run's events. Pending calls are resolved first."""
-        if pending is None and self.controller.state.pending:
-            pending = await self._decide_pending()
+        pending = await self.decided(pending)
         is_done = False
         try:
             async with self._ahead.listening():
@@ -183,47 +162,18 @@ class Conversation:
                 self._restore_queued()
         record_session(self.controller)
 
-    def _steer(self, line: str) -> bool:
-        """Send a line to the current run; False if the line has to wait until the run ends."""
-        if self.controller.run is None or line.startswith("/") or parse_user_command(line.strip()) is not None:
-            return False
-        try:
-            self.controller.steer(line)
-        except UsageError:  # the run has just ended
-            return False
-        return True
-
     def _restore_queued(self) -> None:
         """Put queued lines back into the input after a run that did not finish."""
-        text, typed = self._ahead.take_back(), self.controller.state.input
-        self.controller.set_input(f"{text}\n\n{typed}" if text and typed else text or typed)
+        self.return_to_input(self._ahead.take_back())
 
-    async def resolve_pending(self) -> None:
-        """Resolve the calls without a result at the end of the session, and continue."""
-        if self.controller.state.pending:
-            await self.send(None, await self._decide_pending())
-
-    async def _decide_pending(self) -> dict[str, Resolution]:
-        session, tools = self.controller.session, self.controller.tools
-        return await decide_pending(
-            self.screen,
-            self.reader,
-            pending_calls(session),
-            lambda call: runnable_call(call, session.dialect.name, tools) is not None,
-        )
-
-    async def _run_command(self, line: str) -> None:
-        command = parse_user_command(line)
-        assert command is not None
+    async def show_command(self, command: UserCommand) -> None:
         output = LiveOutput(self.screen, command.command)
         async with self._ahead.listening():
             entry = await self.controller.command(command, lambda text: self._ahead.show(partial(output.append, text)))
         if isinstance(entry, MessageEntry) and isinstance(entry.message, BashExecution):
             ran = entry.message
             self.screen.lines(clean(ran.output).rstrip("\n").split("\n") if ran.output.strip() else [])
-            kept = "saved, not sent to the model" if command.exclude_from_context else "saved"
-            how = "cancelled" if ran.cancelled else f"exit code {ran.exit_code}"
-            self.screen.line(f"· {how} · {kept}", DIM)
+            self.screen.line(f"· {command_outcome(ran, is_hidden=command.exclude_from_context)}", DIM)
             if ran.cancelled:
                 self._restore_queued()
 
@@ -240,39 +190,30 @@ class Conversation:
         elif self._controller is None or not self._controller.interrupt():  # a summary that a /command waits for
             self.reader.interrupt()
 
-    async def watch(self, exploration: Exploration, watching: LaneView) -> None:
+    # Lanes
+
+    def open_board(self) -> LaneBoard:
+        return TerminalBoard(self, LaneView(self.screen, self.reader, self._prompts, self._ahead))
+
+    async def watch(self, exploration: Exploration, view: LaneView) -> None:
         """Show lanes while they run. Ctrl-C applies to them; typed lines are queued."""
-        self._interrupts = watching.interrupt
+        self._interrupts = view.interrupt
         try:
-            async with watching.begun(exploration), self._ahead.listening():
-                await watching.watch(exploration)
+            async with view.begun(exploration), self._ahead.listening():
+                await view.watch(exploration)
         finally:
             self._interrupts = None
 
-    def watching(self) -> LaneView:
-        return LaneView(self.screen, self.reader, self._prompts, self._ahead)
+    async def decide_lanes(self, exploration: ExplorationLike, worktrees: LaneWorktrees | None) -> None:
+        controller = self.controller
+        summary = summary_options(controller.settings, summarizer=controller.summarizer())
+        decider = LaneDecider(controller.session, exploration, worktrees, summary=summary)
+        show_results(self.screen, await decider.results())
+        result = await LaneChooser(self.screen, self.reader, decider).choose()
+        if is_undecided(exploration.lanes, result):
+            self.screen.line("· decide later with /explore", DIM)
 
     # Output
-
-    def show_session(self) -> None:
-        """Print the session, model and folder, and warnings about the session."""
-        controller, screen = self.controller, self.screen
-        state, session = controller.state, controller.session
-        screen.line(one_line(state.title) or "New session", BOLD)
-        if state.description:
-            screen.line(cut(f"· {one_line(state.description)}", screen.width), DIM)
-        count = session.count("message")
-        where = "not saved" if self.is_in_memory else clean(session.location)
-        screen.line(f"· {clean(session.id)} · {plural(count, 'message')} · {session.dialect.name} · {where}", DIM)
-        screen.line(f"· {one_line(state.model or 'no model')} · in {clean(controller.cwd)} · /help", DIM)
-        if count and session.cwd and not is_same_folder(session.cwd, controller.cwd):
-            screen.line(f"· the session belongs to {clean(session.cwd)}; tools use the folder above", RED)
-        approved = Approvals(session).in_force
-        if approved is not None:
-            screen.line(f"· approvals are skipped: {one_line(approved)} (reset: /mode default, /approve none)", RED)
-        self._show_notice()
-        if state.writers:
-            screen.line("· another process has this session open for writing", RED)
 
     def _show_status_line(self) -> None:
         """Print the status line if it has changed."""
@@ -281,39 +222,18 @@ class Conversation:
             self.screen.line(cut(f"· {one_line(text)}", self.screen.width), DIM)
         self._printed_status = text
 
-    def _show_notice(self) -> None:
-        """Print a problem outside the conversation, once."""
-        notice = self.controller.state.notice
-        if notice:
-            self.screen.line(f"· {one_line(notice)}", RED)
-            self.controller.store.set(notice="")
-
     def show_preview(self, text: str) -> None:
         self.screen.lines(preview_lines(text, self.screen.width), DIM)
 
-    # EditorHost
 
-    def complete(self, text: str) -> Sequence[tuple[str, str]]:
-        return commands.complete(self, text)
+class TerminalBoard:
+    """The lanes of /explore as lines of a chat."""
 
-    def take_paste(self, text: str) -> str:
-        """Replace a large paste by a placeholder, and the path of an image by the image.
+    def __init__(self, chat: Conversation, view: LaneView) -> None:
+        self._chat, self._view = chat, view
 
-        Terminals cannot paste images; dragging an image file into one pastes its path.
-        """
-        path = text.strip().strip("'\"")
-        if path.lower().endswith(_IMAGES) and os.path.isfile(path):
-            try:
-                with open(path, "rb") as file:
-                    return self.controller.paste_image(file.read())
-            except (OSError, UsageError):
-                return text
-        return self.controller.paste_text(text)
+    def approver_for(self, mode: ApprovalMode, tools: Tools) -> LaneApprovers:
+        return self._view.approver_for(mode, tools)
 
-    def prompt_history(self) -> Iterable[str]:
-        try:
-            with PromptHistory(self.controller.home) as history:
-                return [found.prompt for found in history.search(here=self.controller.cwd, limit=_EARLIER)]
-        except (SessionTreeError, sqlite3.Error) as error:
-            self.screen.line(f"· history is not available: {one_line(str(error))}", DIM)
-            return []
+    async def watch(self, exploration: Exploration) -> None:
+        await self._chat.watch(exploration, self._view)

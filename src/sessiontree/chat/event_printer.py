@@ -26,7 +26,8 @@ from sessiontree.agent.events import (
 )
 from sessiontree.agent.limits import RunUsage
 from sessiontree.agent.tools.base import ToolOutput, short
-from sessiontree.chat.terminal import CYAN, DIM, GREEN, RED, Screen
+from sessiontree.chat.styles import CYAN, DIM, GREEN, RED
+from sessiontree.chat.terminal import Screen
 from sessiontree.core.call_target import call_target
 from sessiontree.core.messages import ToolCall
 from sessiontree.core.usage import CostTotal
@@ -96,19 +97,8 @@ class EventPrinter:
             self._screen.lines(preview_lines(output.text, self._screen.width), DIM)
 
     def _print_compaction(self, event: Compacting) -> None:
-        match event.stage:
-            case "start":
-                why = ": the context window is full" if event.occasion == "overflow" else ""
-                self._screen.line(f"· compacting{why} …", DIM)
-            case "end" if event.how:
-                done = "removed old tool outputs" if event.how == "prune" else "summarized older messages"
-                self._screen.line(f"· {done}: {event.tokens_before:,} -> {event.tokens_after:,} tokens", DIM)
-                if event.report:
-                    self._screen.line(f"· {one_line(event.report)}", RED)
-            case "end":
-                pass
-            case "failed":
-                self._screen.line(f"· compaction failed: {one_line(event.error)}", RED)
+        for text, style in compaction_lines(event):
+            self._screen.line(text, style)
 
     def _print_end(self, event: AgentEnd) -> None:
         self._screen.end_line()
@@ -153,6 +143,23 @@ def preview_lines(text: str, width: int) -> Iterator[str]:
         yield cut(f"  {clean(line[:4096]).rstrip()}", width)
     if len(lines) > _PREVIEW:
         yield f"  … {plural(len(lines) - _PREVIEW, 'more line')}"
+
+
+def compaction_lines(event: Compacting) -> Iterator[tuple[str, str]]:
+    """What a compaction does or has done, as lines with their styles."""
+    match event.stage:
+        case "start":
+            why = ": the context window is full" if event.occasion == "overflow" else ""
+            yield f"· compacting{why} …", DIM
+        case "end" if event.how:
+            done = "removed old tool outputs" if event.how == "prune" else "summarized older messages"
+            yield f"· {done}: {event.tokens_before:,} -> {event.tokens_after:,} tokens", DIM
+            if event.report:
+                yield f"· {one_line(event.report)}", RED
+        case "end":
+            pass
+        case "failed":
+            yield f"· compaction failed: {one_line(event.error)}", RED
 
 
 def describe_usage(usage: RunUsage) -> str:

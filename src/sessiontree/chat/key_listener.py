@@ -1,15 +1,16 @@
 """Read keys while a run is in progress. Nothing is echoed; the first printable key opens an input line.
 
-Ctrl-C stays a signal, so that it works whatever the program is doing.
+Ctrl-C stays a signal, so that it works whatever the program is doing. Esc interrupts, too.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import sys
 import termios
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from sessiontree.chat.line_editor import OnTyping
 
+_ESCAPE_SECONDS = 0.1
 _LOCAL_FLAGS = 3
 """Index of the local flags in the result of `tcgetattr`."""
 
@@ -36,22 +38,40 @@ class KeyListener:
         self._keys: list[KeyPress] = []
         self._is_open = False
         self._on_typing: OnTyping | None = None
+        self._on_escape: Callable[[], object] = lambda: None
+        self._flush: asyncio.TimerHandle | None = None
 
     @contextlib.contextmanager
-    def listening(self, on_typing: OnTyping) -> Iterator[None]:
-        self._on_typing, self._is_open = on_typing, False
-        with self._input.raw_mode(), self._input.attach(lambda: self._receive(self._input.read_keys())):
+    def listening(self, on_typing: OnTyping, on_escape: Callable[[], object]) -> Iterator[None]:
+        self._on_typing, self._on_escape, self._is_open = on_typing, on_escape, False
+        with self._input.raw_mode(), self._input.attach(self._read_keys):
             _enable_signals()
             self._enable_bracketed_paste()
             try:
                 yield
             finally:
+                if self._flush is not None:
+                    self._flush.cancel()
                 self._output.disable_bracketed_paste()
                 self._output.flush()
                 store_typeahead(self._input, self._keys)
                 self._keys = []
 
+    def _read_keys(self) -> None:
+        self._receive(self._input.read_keys())
+        # An escape alone is only known as one when nothing has followed it.
+        if self._flush is not None:
+            self._flush.cancel()
+        self._flush = asyncio.get_running_loop().call_later(_ESCAPE_SECONDS, self._flush_keys)
+
+    def _flush_keys(self) -> None:
+        if not self._is_open:
+            self._receive(self._input.flush_keys())
+
     def _receive(self, keys: Iterable[KeyPress]) -> None:
+        keys = list(keys)
+        if not self._is_open and any(press.key is Keys.Escape for press in keys):
+            self._on_escape()
         self._keys += keys if self._is_open else itertools.dropwhile(lambda key: not _types_text(key), keys)
         if self._keys and not self._is_open and self._on_typing is not None:
             self._is_open = True

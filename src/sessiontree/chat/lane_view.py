@@ -20,13 +20,14 @@ from sessiontree.agent.events import ToolStart, TurnStart
 from sessiontree.agent.tools.base import Tools, short
 from sessiontree.branches.summarize import SummaryOptions
 from sessiontree.chat.line_editor import Prompter
-from sessiontree.chat.terminal import BOLD, DIM, RED, Screen
+from sessiontree.chat.styles import BOLD, DIM, RED
+from sessiontree.chat.terminal import Screen
 from sessiontree.chat.type_ahead import TypeAhead
 from sessiontree.chat.user_prompts import ApprovalPrompts, show_diff
 from sessiontree.core.entries import ApprovalMode
 from sessiontree.errors import SessionTreeError
 from sessiontree.explore import decisions
-from sessiontree.explore.compare import Result
+from sessiontree.explore.compare import Result, compare
 from sessiontree.explore.decisions import DecisionResult
 from sessiontree.explore.events import Delivered, ForkedByRule, LaneEnded, LaneEvent, LaneMade, LaneRefused
 from sessiontree.explore.exploration import Exploration
@@ -252,13 +253,11 @@ def show_results(screen: Screen, results: Sequence[Result]) -> None:
         screen.line(text, _STYLES[style])
 
 
-class LaneChooser:
-    """Asks the user to decide about lanes."""
+class LaneDecider:
+    """Carries out decisions about lanes, without blocking the event loop."""
 
     def __init__(
         self,
-        screen: Screen,
-        asks: Prompter,
         session: Session,
         exploration: ExplorationLike,
         worktrees: LaneWorktrees | None,
@@ -266,9 +265,41 @@ class LaneChooser:
         summary: SummaryOptions | None = None,
         keep_worktrees: bool = False,
     ) -> None:
-        self._screen, self._asks = screen, asks
-        self._session, self._exploration, self._worktrees = session, exploration, worktrees
+        self._session, self.exploration, self._worktrees = session, exploration, worktrees
         self._summary, self._keep_worktrees = summary, keep_worktrees
+
+    async def results(self) -> list[Result]:
+        return await in_background(compare, self.exploration, self._worktrees)
+
+    async def keep(self, lane: str | int) -> DecisionResult:
+        return await self._decide(decisions.keep, lane)
+
+    async def merge(self, lanes: Sequence[str | int]) -> DecisionResult:
+        return await self._decide(partial(decisions.merge, summary=self._summary), lanes)
+
+    async def drop(self, lanes: Sequence[str | int]) -> DecisionResult:
+        return await self._decide(decisions.drop, lanes)
+
+    async def leave(self) -> DecisionResult:
+        return await self._decide(decisions.leave)
+
+    async def _decide(self, decide: Callable[..., DecisionResult], *lanes: object) -> DecisionResult:
+        arguments = (self._session, self.exploration, *lanes, self._worktrees)
+        return await in_background(partial(decide, *arguments, keep_worktrees=self._keep_worktrees))
+
+    async def diff(self, wanted: str | int) -> str:
+        """The changes of a lane, or why there are none."""
+        lane = find_lane(self.exploration.lanes, wanted)
+        if lane.worktree is None or self._worktrees is None:
+            return f"(lane {lane.number} has no worktree)"
+        return await in_background(self._worktrees.diff, lane.worktree) or "(no files changed)"
+
+
+class LaneChooser:
+    """Asks the user to decide about lanes."""
+
+    def __init__(self, screen: Screen, asks: Prompter, decider: LaneDecider) -> None:
+        self._screen, self._asks, self._decider = screen, asks, decider
 
     async def choose(self) -> DecisionResult | None:
         """Ask until the user has decided; returns the last decision, if any."""
@@ -292,33 +323,23 @@ class LaneChooser:
                     return last
 
     async def _carry_out(self, word: str, names: Sequence[str]) -> DecisionResult | None:
+        decider = self._decider
         match word.lower(), names:
             case (("k" | "keep"), [name]):
-                return await self._decide(decisions.keep, name)
+                return await decider.keep(name)
             case (("m" | "merge"), [_, *_]):
-                return await self._decide(partial(decisions.merge, summary=self._summary), names)
+                return await decider.merge(names)
             case "drop", [_, *_]:
-                return await self._decide(decisions.drop, names)
+                return await decider.drop(names)
             case "leave", []:
-                return await self._decide(decisions.leave)
+                return await decider.leave()
             case "diff", [name]:
-                await self._show_diff(name)
+                show_diff(self._screen, await decider.diff(name))
             case "show", [name]:
-                self._screen.lines(clean(find_lane(self._exploration.lanes, name).text).splitlines())
+                self._screen.lines(clean(find_lane(decider.exploration.lanes, name).text).splitlines())
             case _:
                 self._screen.line("keep 2 · merge 1 3 · drop 4 · diff 2 · show 2 · leave", DIM)
         return None
-
-    async def _decide(self, decide: Callable[..., DecisionResult], *lanes: str | Sequence[str]) -> DecisionResult:
-        arguments = (self._session, self._exploration, *lanes, self._worktrees)
-        return await in_background(partial(decide, *arguments, keep_worktrees=self._keep_worktrees))
-
-    async def _show_diff(self, name: str) -> None:
-        lane = find_lane(self._exploration.lanes, name)
-        if lane.worktree is None or self._worktrees is None:
-            self._screen.line(f"· lane {lane.number} has no worktree", DIM)
-            return
-        show_diff(self._screen, await in_background(self._worktrees.diff, lane.worktree) or "(no files changed)")
 
 
 def is_undecided(lanes: Sequence[Lane], result: DecisionResult | None) -> bool:

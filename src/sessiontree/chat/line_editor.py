@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, TextIO, TypeAlias
 
 from sessiontree.chat.terminal import Screen
-from sessiontree.views.text import clean
+from sessiontree.views.text import clean, cut
 
 if TYPE_CHECKING:
     from prompt_toolkit.completion import Completer
@@ -75,8 +75,14 @@ class Reader(Prompter, Protocol):
         """The next prompt or command; `text` is put into the input."""
         ...
 
-    def listening(self, on_typing: OnTyping) -> contextlib.AbstractContextManager[None]:
-        """During a run: open an input line when the user begins to type, if supported."""
+    async def ask_number(self, question: str, rows: Sequence[str]) -> str:
+        """The number of a row, as typed, or chosen with the arrows if supported."""
+        ...
+
+    def listening(
+        self, on_typing: OnTyping, on_escape: Callable[[], object]
+    ) -> contextlib.AbstractContextManager[None]:
+        """During a run: open an input line when the user begins to type, if supported; Esc calls `on_escape`."""
         ...
 
     def interrupt(self) -> None:
@@ -123,7 +129,14 @@ class PlainReader:
         self._screen.note_line_entered() if self._source.isatty() else self._screen.end_line()
         return line.rstrip("\r\n")
 
-    def listening(self, on_typing: OnTyping) -> contextlib.AbstractContextManager[None]:  # noqa: ARG002 - lines are buffered by the terminal
+    async def ask_number(self, question: str, rows: Sequence[str]) -> str:  # noqa: ARG002 - arrows need a line editor
+        return await self.ask(question)
+
+    def listening(
+        self,
+        on_typing: OnTyping,  # noqa: ARG002 - lines are buffered by the terminal
+        on_escape: Callable[[], object],  # noqa: ARG002 - likewise
+    ) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
 
     def interrupt(self) -> None:
@@ -155,6 +168,7 @@ class LineReader:
         self.draft = ""
         self._screen, self._host = screen, host
         input, output = create_input(), _output()
+        self._input, self._output = input, output
         self._prompts: PromptSession[str] = PromptSession(
             history=_history(host),
             completer=_completer(host),
@@ -185,14 +199,39 @@ class LineReader:
         self._screen.end_line()
         return await self._questions.prompt_async(f"{question} ", handle_sigint=False)
 
-    def listening(self, on_typing: OnTyping) -> contextlib.AbstractContextManager[None]:
-        return self._listener.listening(on_typing)
+    async def ask_number(self, question: str, rows: Sequence[str]) -> str:
+        from prompt_toolkit import PromptSession
+
+        self._screen.end_line()
+        numbers: PromptSession[str] = PromptSession(
+            key_bindings=_number_keys(len(rows)), input=self._input, output=self._output
+        )
+
+        def chosen() -> str:
+            number = numbers.default_buffer.text.strip()
+            is_row = number.isdecimal() and 1 <= int(number) <= len(rows)
+            return cut(clean(rows[int(number) - 1]), max(self._screen.width // 2, 20)) if is_row else ""
+
+        return await numbers.prompt_async(f"{question} ", rprompt=chosen, handle_sigint=False)
+
+    def listening(
+        self, on_typing: OnTyping, on_escape: Callable[[], object]
+    ) -> contextlib.AbstractContextManager[None]:
+        return self._listener.listening(on_typing, on_escape)
 
     def interrupt(self) -> None:
         """Nothing to do: prompt_toolkit reads Ctrl-C as a key."""
 
     def _keys(self) -> KeyBindings:
         keys = self._editing_keys()
+
+        @keys.add("c-c")
+        def _clear(event: KeyPressEvent) -> None:
+            buffer = event.current_buffer
+            if buffer.text:
+                buffer.reset(append_to_history=True)  # Up brings it back
+            else:
+                event.app.exit(exception=KeyboardInterrupt, style="class:aborting")
 
         @keys.add("escape", "escape")
         def _fork(event: KeyPressEvent) -> None:
@@ -204,10 +243,19 @@ class LineReader:
     def _type_ahead_keys(self) -> KeyBindings:
         keys = self._editing_keys()
 
-        @keys.add("c-c")
+        @keys.add("escape")
         def _interrupt(event: KeyPressEvent) -> None:
             self.draft = event.current_buffer.text
             event.app.exit(exception=KeyboardInterrupt, style="class:aborting")
+
+        @keys.add("c-c")
+        def _clear_or_interrupt(event: KeyPressEvent) -> None:
+            text = event.current_buffer.text
+            if text:
+                self._prompts.history.append_string(text)  # Up brings it back
+                event.app.exit(result="")
+            else:
+                event.app.exit(exception=KeyboardInterrupt, style="class:aborting")
 
         @keys.add("c-s")
         def _steer(event: KeyPressEvent) -> None:
@@ -231,6 +279,25 @@ class LineReader:
             event.current_buffer.insert_text(self._host.take_paste(pasted))
 
         return keys
+
+
+def _number_keys(count: int) -> KeyBindings:
+    """Down and up choose the next and the previous number."""
+    from prompt_toolkit.key_binding import KeyBindings
+
+    keys = KeyBindings()
+
+    def add(key: str, step: int, first: int) -> None:
+        @keys.add(key)
+        def _step(event: KeyPressEvent) -> None:
+            buffer = event.current_buffer
+            number = int(buffer.text) + step if buffer.text.strip().isdecimal() else first
+            buffer.text = str(min(max(number, 1), count))
+            buffer.cursor_position = len(buffer.text)
+
+    add("down", 1, 1)
+    add("up", -1, count)
+    return keys
 
 
 def open_reader(screen: Screen, host: EditorHost, source: TextIO) -> Reader:

@@ -9,7 +9,6 @@ from typing import TextIO
 
 from sessiontree.views.text import clean, columns, cut
 
-DIM, BOLD, RED, GREEN, CYAN = "2", "1", "31", "32", "36"
 PLAIN_WIDTH = 100
 
 

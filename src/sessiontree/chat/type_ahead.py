@@ -11,7 +11,8 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 
 from sessiontree.chat.line_editor import Read, Reader, SteeringLine
-from sessiontree.chat.terminal import DIM, Screen
+from sessiontree.chat.styles import DIM
+from sessiontree.chat.terminal import Screen
 from sessiontree.chat.user_prompts import ApprovalPrompts
 
 
@@ -57,7 +58,7 @@ class TypeAhead:
     @contextlib.asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
         """Accept type-ahead during a run; waits at the end for a line that is being typed."""
-        with self._reader.listening(self._start):
+        with self._reader.listening(self._start, self._interrupt):
             try:
                 yield
                 while self._task is not None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from sessiontree.agent.approval import Question, Reply
 from sessiontree.agent.tool_calls import Answered, PendingCall, Resolution
 from sessiontree.chat.event_printer import describe_call
 from sessiontree.chat.line_editor import Prompter, Reader
-from sessiontree.chat.terminal import BOLD, CYAN, DIM, GREEN, RED, Screen
-from sessiontree.core.messages import ToolCall
+from sessiontree.chat.styles import BOLD, CYAN, DIFF_STYLES, DIM
+from sessiontree.chat.terminal import Screen
 from sessiontree.views.text import clean, cut, one_line, plural
 
 _LONGEST_PREVIEW = 80
@@ -71,9 +71,8 @@ class ApprovalPrompts:
 def show_diff(screen: Screen, text: str) -> None:
     """Print a command or a colored diff, cut if it is long."""
     lines = clean(text).rstrip("\n").split("\n")
-    styles = {"+": GREEN, "-": RED, "@": CYAN}
     for line in lines[:_LONGEST_PREVIEW]:
-        screen.line(f"  {line}", styles.get(line[:1], ""))
+        screen.line(f"  {line}", DIFF_STYLES.get(line[:1], ""))
     if len(lines) > _LONGEST_PREVIEW:
         screen.line(f"  … {plural(len(lines) - _LONGEST_PREVIEW, 'more line')}", DIM)
 
@@ -82,7 +81,7 @@ async def choose(screen: Screen, reader: Reader, rows: Sequence[str], question: 
     """The index of the row that the user chooses; None to cancel."""
     screen.lines(cut(f"{number:3} {row}", screen.width) for number, row in enumerate(rows, 1))
     while True:
-        answer = (await reader.ask(f"{question} [1-{len(rows)}, Enter to cancel]{hint}")).strip()
+        answer = (await reader.ask_number(f"{question} [1-{len(rows)}, Enter to cancel]{hint}", rows)).strip()
         if not answer:
             return None
         if answer.isdecimal() and 1 <= int(answer) <= len(rows):
@@ -95,7 +94,7 @@ async def confirm(reader: Reader, question: str) -> bool:
 
 
 async def decide_pending(
-    screen: Screen, reader: Reader, calls: Sequence[PendingCall], can_run: Callable[[ToolCall], bool]
+    screen: Screen, reader: Reader, calls: Sequence[PendingCall], can_run: Mapping[str, bool]
 ) -> dict[str, Resolution]:
     """Ask how to resolve each call without a result. Nothing is run again unless the user chooses that."""
     screen.line("These calls have no result:", BOLD)
@@ -105,7 +104,7 @@ async def decide_pending(
         screen.line("  it had started to change files" if pending.had_begun else "  it may have completed", DIM)
         resolution: Resolution | None = None
         while resolution is None:
-            resolution = await _resolve(screen, reader, can_run=can_run(pending.call))
+            resolution = await _resolve(screen, reader, can_run=can_run[pending.call.id])
         resolutions[pending.call.id] = resolution
     return resolutions
 

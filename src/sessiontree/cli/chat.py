@@ -1,7 +1,8 @@
 """Chat with a model that can read files, edit them and run commands in this folder. The session is saved.
 
-Works with every agent's sessions: --session continues one in place, --fork in a copy. --print prints one answer for
-scripts and denies everything that needs approval; standard input is the prompt, or is appended to it. Without a
+Works with every agent's sessions: --session continues one in place, --fork in a copy. On a capable terminal the chat
+uses the whole screen, with the extra `tui`; --plain works line by line, as do dumb terminals. --print prints one answer
+for scripts and denies everything that needs approval; standard input is the prompt, or is appended to it. Without a
 terminal, each line of standard input is a prompt, a /command or an answer.
 """
 
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import add_client_view_options, find_session
+from sessiontree.cli.ui import missing_reason, run_full_screen
 from sessiontree.dialects.contract import ReadOptions
 from sessiontree.errors import UsageError
 
@@ -39,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("text", "json", "stream-json"),
         help="with --print: text (default), one JSON object, or one per event",
     )
+    parser.add_argument("--plain", action="store_true", help="chat line by line instead of on the whole screen")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "-c",
@@ -63,8 +66,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--approval",
         metavar="MODE",
-        choices=("default", "autoEdit", "yolo"),
-        help="approval mode: default (ask), autoEdit (edit files here without asking), yolo (never ask)",
+        choices=("plan", "default", "autoEdit", "yolo"),
+        help="approval mode: plan (only read until you approve a plan), default (ask), autoEdit (edit files here "
+        "without asking), yolo (never ask)",
     )
     parser.add_argument("--name", metavar="TEXT", help="name the session")
     add_client_view_options(parser)
@@ -79,9 +83,11 @@ def run(options: Options) -> int:
     prints = options.prints or options.json or options.output is not None
     if prints and options.resume == "":
         raise UsageError("chat: --print cannot ask; name the session after -r")
-    wanted = _wanted(options)
+    wanted = start_options(options)
     if prints:
         return asyncio.run(_print(options, wanted))
+    if not options.plain and missing_reason() is None:
+        return run_full_screen(options, wanted)
     from sessiontree.chat.conversation import run_chat
 
     return asyncio.run(run_chat(wanted, options.prompt, choose_session=options.resume == ""))
@@ -119,7 +125,8 @@ def _prompt(given: str | None) -> tuple[str, bytes | None]:
     return prompt, None
 
 
-def _wanted(options: Options) -> StartOptions:
+def start_options(options: Options) -> StartOptions:
+    """The options of a chat from parsed arguments."""
     from sessiontree.app.start import StartOptions
     from sessiontree.settings import load_settings
     from sessiontree.stores.repositories import home_folder

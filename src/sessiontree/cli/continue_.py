@@ -43,6 +43,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: Options) -> int | None:
     cwd = os.path.abspath(options.cwd or os.getcwd())
+    if options.choose and not options.json and not options.print_path and options.cwd is None:
+        from sessiontree.cli.ui import missing_reason, run_ui
+
+        if missing_reason() is None:
+            return run_ui(options)
     with open_library(options) as library:
         if options.choose:
             chosen = _choose(library, cwd, everywhere=options.all)

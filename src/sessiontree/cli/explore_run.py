@@ -24,7 +24,7 @@ from sessiontree.app.exploration import (
     start_exploration,
 )
 from sessiontree.chat.lane_prompts import LanePrompts
-from sessiontree.chat.lane_view import LaneChooser, LaneView, is_undecided
+from sessiontree.chat.lane_view import LaneChooser, LaneDecider, LaneView, is_undecided
 from sessiontree.chat.terminal import Screen
 from sessiontree.cli import output, stderr
 from sessiontree.cli.explore_cleanup import print_cleanup, remove_leftovers
@@ -218,11 +218,9 @@ async def _choose(
 ) -> DecisionResult | None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, prompts.interrupt)
     request = build_summary_request(session, options)
-    chooser = LaneChooser(
-        screen, prompts, session, state, worktrees, summary=request, keep_worktrees=options.keep_worktrees
-    )
+    decider = LaneDecider(session, state, worktrees, summary=request, keep_worktrees=options.keep_worktrees)
     try:
-        return await chooser.choose()
+        return await LaneChooser(screen, prompts, decider).choose()
     except asyncio.CancelledError:  # the terminal is gone, or a signal came: the user can decide later
         return None
     finally:

@@ -18,7 +18,11 @@ from sessiontree.cli.parser import Options
 from sessiontree.errors import UsageError
 
 if TYPE_CHECKING:
-    from sessiontree.tui.requests import Request
+    from collections.abc import Callable
+
+    from sessiontree.app.start import StartOptions
+    from sessiontree.tui.chat import ChatScreen
+    from sessiontree.tui.requests import Chat, Request
 
 EXAMPLES = """examples:
   sessiontree ui
@@ -62,25 +66,50 @@ def missing_reason() -> str | None:
 
 
 def run_ui(options: Options) -> int | None:
+    return _run_app(options, None, everywhere=options.all)
+
+
+def run_full_screen(options: Options, wanted: StartOptions) -> int:
+    """Chat on the whole screen."""
+    from sessiontree.tui.chat import ChatScreen
+
+    def first() -> ChatScreen:
+        return ChatScreen(wanted, options.prompt, choose_session=options.resume == "")
+
+    return _run_app(options, first) or 0
+
+
+def _run_app(options: Options, first: Callable[[], ChatScreen] | None, *, everywhere: bool = False) -> int | None:
     from sessiontree.app.workbench import Workbench
     from sessiontree.library.library import Library
     from sessiontree.library.roots import parse_roots
     from sessiontree.settings import load_settings
     from sessiontree.tui.app import SessionTreeApp
 
-    with Library(options.home, parse_roots(options.root)) as library:
+    def start_options(request: Chat) -> StartOptions:
+        from sessiontree.cli.chat import start_options
+
+        return start_options(_parse_request(request, options))
+
+    with Library(options.home, parse_roots(getattr(options, "root", ()))) as library:
         workbench = Workbench(library, os.getcwd(), load_settings(os.getcwd()).settings)
-        app = SessionTreeApp(workbench, everywhere=options.all)
+        app = SessionTreeApp(workbench, everywhere=everywhere, first=first, start_options=start_options)
         request = app.run()
     for error in app.late_errors:
         stderr.print_error(error)
-    return None if request is None else _carry_out(request, options)
+    if app.error is not None:
+        raise app.error
+    for line in app.last_words:
+        stderr.print_line(line)
+    if request is not None:
+        chosen = _parse_request(request, options)
+        return chosen.run(chosen)
+    return app.exit_code or app.return_code or None
 
 
-def _carry_out(request: Request, options: Options) -> int | None:
-    """Run the command that the user chose, as if it had been typed."""
+def _parse_request(request: Request, options: Options) -> Options:
+    """The command that the user chose, as if it had been typed."""
     from sessiontree.cli.parser import parse
 
     home = () if options.home is None else ("--home", options.home)
-    chosen = parse((*request.arguments(), *home))
-    return chosen.run(chosen)
+    return parse((*request.arguments(), *home))

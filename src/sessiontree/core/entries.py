@@ -209,7 +209,7 @@ class ResetBoundary(EntryBase, frozen=True, tag="reset_boundary"):
     starts_context: ClassVar[bool] = True
 
 
-ApprovalMode: TypeAlias = Literal["default", "autoEdit", "yolo"]
+ApprovalMode: TypeAlias = Literal["plan", "default", "autoEdit", "yolo"]
 
 KeptLargeContent: TypeAlias = Literal["blobs", "inline"]
 """Where a session asks its writers to store large content. Not "truncate": only a writer may choose to lose content."""
@@ -227,7 +227,7 @@ class Config(Value, frozen=True, omit_defaults=False):
     @property
     def approvals(self) -> str | None:
         """A description of the approvals; None if there are none."""
-        parts = [f"mode {self.approval_mode}"] if self.approval_mode != "default" else []
+        parts = [f"mode {self.approval_mode}"] if self.approval_mode in ("autoEdit", "yolo") else []
         if self.approval_tools:
             parts.append(f"approved: {', '.join(self.approval_tools)}")
         return "; ".join(parts) or None

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Mapping
-from typing import ClassVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.console import RenderableType
 from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.screen import Screen
 
 from sessiontree.app.workbench import Workbench
-from sessiontree.tui.requests import Request
+from sessiontree.errors import SessionTreeError
+from sessiontree.tui.requests import Chat, Request
 from sessiontree.tui.sessions import SessionsScreen
+from sessiontree.views.text import clean
+
+if TYPE_CHECKING:
+    from sessiontree.app.start import StartOptions
+    from sessiontree.tui.chat import ChatScreen
 
 
 class SessionTreeApp(App[Request | None]):
@@ -26,19 +33,36 @@ class SessionTreeApp(App[Request | None]):
         Binding("f2", "toggle_theme", "Light or dark", show=False),
     ]
 
-    def __init__(self, workbench: Workbench, *, everywhere: bool = False) -> None:
+    def __init__(
+        self,
+        workbench: Workbench,
+        *,
+        everywhere: bool = False,
+        first: Callable[[], ChatScreen] | None = None,
+        start_options: Callable[[Chat], StartOptions] | None = None,
+    ) -> None:
+        """`first` makes the first screen; default: the list of sessions.
+
+        With `start_options`, a session is continued in a chat of the same app; else the app closes with the request.
+        """
         # Until the first frame, almost everything that is created stays: collecting garbage only delays it.
         gc.disable()
         super().__init__()
         self.workbench = workbench
+        self._first: Callable[[], Screen[None]] = first or (lambda: SessionsScreen(everywhere=everywhere))
+        self._start_options = start_options
         self.late_errors: list[str] = []
         """Errors of actions that ended after the screens had closed."""
         self.is_closing = False
-        self._is_everywhere = everywhere
+        self.last_words: list[str] = []
+        """Lines to print after the screens have closed."""
+        self.error: SessionTreeError | None = None
+        """Why the app closed, if it failed."""
+        self.exit_code = 0
 
     def on_mount(self) -> None:
         self.theme = "textual-light" if _has_light_background(os.environ) else "textual-dark"
-        self.push_screen(SessionsScreen(everywhere=self._is_everywhere))
+        self.push_screen(self._first())
         self.call_after_refresh(self._collect_garbage)
 
     @staticmethod
@@ -54,8 +78,44 @@ class SessionTreeApp(App[Request | None]):
         super().exit(result, return_code, message)
 
     def leave(self, request: Request) -> None:
-        """Close the screens and carry a request out in the terminal."""
-        self.exit(request)
+        """Carry a request out: a chat on another screen, anything else in the terminal."""
+        if isinstance(request, Chat) and self._start_options is not None:
+            from sessiontree.tui.chat import ChatScreen  # the agent: the list needs none of it
+
+            try:
+                options = self._start_options(request)
+            except SessionTreeError as error:
+                self.notify(clean(str(error)), severity="error", timeout=10, markup=False)
+                return
+            self.push_screen(ChatScreen(options))
+        else:
+            self.exit(request)
+
+    async def action_quit(self) -> None:
+        from sessiontree.tui.chat import ChatScreen
+
+        chat = next((screen for screen in self.screen_stack if isinstance(screen, ChatScreen)), None)
+        if chat is None:
+            self.exit()
+        else:
+            chat.leave()
+
+    def chat_ended(self, resume_line: str | None, draft: str) -> None:
+        """Close after a chat: the user gets the command that resumes it, and what was not sent."""
+        if resume_line is not None:
+            self.last_words.append(f"Resume with: {resume_line}")
+        if draft.strip():
+            self.last_words.append(f"Not sent: {clean(draft)}")
+        self.exit()
+
+    def chat_failed(self, chat: ChatScreen, error: SessionTreeError) -> None:
+        """Report that a chat could not be opened: in the list it was opened from, or after closing."""
+        if any(isinstance(screen, SessionsScreen) for screen in self.screen_stack):
+            chat.dismiss()
+            self.notify(clean(str(error)), severity="error", timeout=10, markup=False)
+        else:
+            self.error = error
+            self.exit()
 
 
 def _has_light_background(environment: Mapping[str, str]) -> bool:

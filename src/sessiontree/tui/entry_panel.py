@@ -104,15 +104,22 @@ def _render_message(message: Message) -> Iterator[RenderableType]:
 
 def _render_call(call: ToolCall) -> Iterator[RenderableType]:
     yield Text(f"→ {call_text(call)}", "bold")
+    diff = edit_diff(call)
+    if diff is not None:
+        yield diff
+
+
+def edit_diff(call: ToolCall) -> Text | None:
+    """The change that a call makes to a file, from its arguments; None if it makes none."""
     old = next((call.arguments[name] for name in _OLD if isinstance(call.arguments.get(name), str)), None)
     new = next((call.arguments[name] for name in _NEW if isinstance(call.arguments.get(name), str)), None)
     if new is None:
-        return
+        return None
     diff = Text()
     lines = difflib.unified_diff((old or "")[:_MOST].splitlines(), new[:_MOST].splitlines(), n=2, lineterm="")
     for line in list(lines)[2:]:
         diff.append(clean(line) + "\n", {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "dim"))
-    yield diff
+    return diff
 
 
 def _markdown(text: str) -> RenderableType:

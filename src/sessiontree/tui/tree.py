@@ -172,19 +172,12 @@ class TreeScreen(ActionScreen[None]):
         self,
         session: Session | Callable[[], Session],
         title: str = "",
-        *,
-        on_switch: Callable[[Session, str], object] | None = None,
     ) -> None:
-        """`session` may be a function that opens it: it runs in the background, and the screen closes the session.
-
-        `on_switch` is called after the user went to an entry, with the text of the prompt if it was one. A chat closes
-        the tree then and puts the text into its editor; without it, the text is copied to the clipboard.
-        """
+        """`session` may be a function that opens it: it runs in the background, and the screen closes the session."""
         super().__init__()
         self._opened = session if isinstance(session, Session) else None
         self._open = None if isinstance(session, Session) else session
         self._title = title
-        self._on_switch = on_switch
         self._source: TreeSource | None = None
         self._wanted: TreeRows | None = None
         """The rows that were asked for; they are shown when they are arranged."""
@@ -461,14 +454,7 @@ class TreeScreen(ActionScreen[None]):
         prompt = message_text(entry.message) if is_prompt and isinstance(entry, MessageEntry) else ""
 
         def switch(**how: Any) -> None:
-            self.do("switch", self.session, entry=target, then=went, **how)
-
-        def went() -> None:
-            if self._on_switch is not None:
-                self._on_switch(self.session, prompt)
-            elif prompt:
-                self.app.copy_to_clipboard(prompt)
-                self.app.notify("The text of the prompt was copied.")
+            self.go_to(entry.id, target, prompt, **how)
 
         options = (("no", "No summary"), ("yes", "Summarize the branch you are leaving"), ("focus", "… with a focus"))
 
@@ -486,6 +472,16 @@ class TreeScreen(ActionScreen[None]):
                 switch(summarize=True, instructions=text, confirm=True)
 
         self.app.push_screen(MenuDialog("Summarize the branch you are leaving?", options), answered)
+
+    def go_to(self, chosen: str, target: str | None, prompt: str, **how: Any) -> None:  # noqa: ARG002
+        """Switch to `target`: the chosen entry, or just before it if it is a prompt, whose text is copied then."""
+
+        def went() -> None:
+            if prompt:
+                self.app.copy_to_clipboard(prompt)
+                self.app.notify("The text of the prompt was copied.")
+
+        self.do("switch", self.session, entry=target, then=went, **how)
 
     def action_label(self) -> None:
         id = self.selected

@@ -10,12 +10,12 @@ from msgspec import Struct
 
 from sessiontree.agent.approval import MODES
 from sessiontree.chat.commands import explore, inspect, options, rewind, sessions, tree
-from sessiontree.chat.terminal import DIM
+from sessiontree.chat.styles import DIM
 from sessiontree.errors import UsageError
 from sessiontree.views.text import cut
 
 if TYPE_CHECKING:
-    from sessiontree.chat.conversation import Conversation
+    from sessiontree.chat.base_chat import BaseChat
 
 
 class Command(Struct, frozen=True):
@@ -24,10 +24,10 @@ class Command(Struct, frozen=True):
     name: str
     arguments: str
     summary: str
-    run: Callable[[Conversation, str], Awaitable[None]]
+    run: Callable[[BaseChat, str], Awaitable[None]]
 
 
-async def carry_out(chat: Conversation, line: str) -> None:
+async def carry_out(chat: BaseChat, line: str) -> None:
     """Run a line that begins with a slash."""
     name, _, rest = line[1:].strip().partition(" ")
     command = COMMANDS.get(name)
@@ -38,7 +38,7 @@ async def carry_out(chat: Conversation, line: str) -> None:
     await command.run(chat, rest.strip())
 
 
-def complete(chat: Conversation, text: str) -> Sequence[tuple[str, str]]:
+def complete(chat: BaseChat, text: str) -> Sequence[tuple[str, str]]:
     """Completions of the last word of a line, with descriptions."""
     if not text.startswith("/"):
         return []
@@ -58,7 +58,7 @@ def complete(chat: Conversation, text: str) -> Sequence[tuple[str, str]]:
     return [(choice, "") for choice in choices.get(name, ()) if choice.startswith(word)]
 
 
-async def _help(chat: Conversation, rest: str) -> None:
+async def _help(chat: BaseChat, rest: str) -> None:
     for command in COMMANDS.values():
         if not rest or rest.lstrip("/") == command.name:
             usage = f"/{command.name} {command.arguments}".rstrip()
@@ -67,10 +67,10 @@ async def _help(chat: Conversation, rest: str) -> None:
         chat.screen.line("!cmd runs a shell command and saves its output; !!cmd hides it from the model", DIM)
         chat.screen.line("Tab: complete · Up, Ctrl-R: earlier prompts · Alt-Enter: new line · Esc Esc: fork", DIM)
         chat.screen.line("During a run: Enter queues your message · Ctrl-S sends it after the current call", DIM)
-        chat.screen.line("Ctrl-C: interrupt · twice, or Ctrl-D: quit", DIM)
+        chat.screen.line("Esc, Ctrl-C: interrupt · Ctrl-C clears typed text first · twice, or Ctrl-D: quit", DIM)
 
 
-async def _quit(chat: Conversation, _: str) -> None:
+async def _quit(chat: BaseChat, _: str) -> None:
     chat.is_over = True
 
 
@@ -94,7 +94,7 @@ COMMANDS = {
         Command("rewind", "[ENTRY|undo]", "rewind the conversation, files, or both", rewind.rewind),
         Command("model", "[NAME]", "show or change the model", options.model),
         Command("thinking", "[LEVEL]", "show or change the thinking level", options.thinking),
-        Command("mode", "[MODE]", "approval mode: default, autoEdit, yolo", options.mode),
+        Command("mode", "[MODE]", "approval mode: plan, default, autoEdit, yolo", options.mode),
         Command("approve", "[TOOL...|none]", "tools that need no approval", options.approve),
         Command("verbose", "[on|off]", "show complete tool output, or its beginning", options.verbose),
         Command("tools", "", "list the tools", options.tools),

@@ -9,26 +9,22 @@ from sessiontree import paths
 from sessiontree.agent.async_bridge import in_background, in_thread, uncancelled
 from sessiontree.app.exploration import LaneOptions, OpenedExploration, start_exploration
 from sessiontree.app.start import no_model_error
-from sessiontree.app.summaries import summary_options
-from sessiontree.chat.lane_view import LaneChooser, is_undecided, show_results
-from sessiontree.chat.terminal import DIM, RED
+from sessiontree.chat.styles import DIM, RED
 from sessiontree.errors import UsageError
-from sessiontree.explore.compare import compare
 from sessiontree.explore.lane_table import shell_words
 from sessiontree.explore.records import Bounds
-from sessiontree.explore.state import ExplorationLike, explorations, is_active
+from sessiontree.explore.state import explorations, is_active
 from sessiontree.explore.worktrees import LaneWorktrees
 from sessiontree.views.text import one_line
 
 if TYPE_CHECKING:
-    from sessiontree.chat.conversation import Conversation
-    from sessiontree.chat.lane_view import LaneView
+    from sessiontree.chat.base_chat import BaseChat, LaneBoard
 
 _USAGE = 'expected /explore N "PROMPT", or /explore alone to decide about the last lanes'
 _MAX_LANES = Bounds().lanes
 
 
-async def explore_ways(talk: Conversation, rest: str) -> None:
+async def explore_ways(talk: BaseChat, rest: str) -> None:
     """Run lanes, show and compare them, and let the user decide."""
     if not rest:
         await _decide_later(talk)
@@ -45,22 +41,22 @@ async def explore_ways(talk: Conversation, rest: str) -> None:
             f"`sessiontree explore SESSION PROMPT --n {number} --max-lanes {number}`"
         )
     controller = talk.controller
-    view = talk.watching()
+    board = talk.open_board()
     worktrees = LaneWorktrees(controller.home, controller.session.id, controller.cwd)
-    opened = _prepare(talk, view, prompt, int(number))
+    opened = _prepare(talk, board, prompt, int(number))
     exploration = opened.exploration
     why_not = await in_thread(worktrees.why_not)
     if why_not is not None:
         talk.screen.line(f"· lanes share the project's folder, so changes need approval: {one_line(why_not)}", RED)
     async with controller.occupied("an exploration"):
         try:
-            await talk.watch(exploration, view)
-            await _decide(talk, exploration, exploration.worktrees)
+            await board.watch(exploration)
+            await talk.decide_lanes(exploration, exploration.worktrees)
         finally:  # also after a signal, or when the terminal is gone
             await uncancelled(_clean_up(talk, opened))
 
 
-def _prepare(talk: Conversation, view: LaneView, prompt: str, count: int) -> OpenedExploration:
+def _prepare(talk: BaseChat, board: LaneBoard, prompt: str, count: int) -> OpenedExploration:
     controller = talk.controller
     session = controller.session
     if not paths.is_same_folder(session.cwd or controller.cwd, controller.cwd):
@@ -71,7 +67,7 @@ def _prepare(talk: Conversation, view: LaneView, prompt: str, count: int) -> Ope
         home=controller.home,
         settings=controller.settings,
         cwd=controller.cwd,
-        approver_for=view.approver_for,
+        approver_for=board.approver_for,
         approval="yolo" if controller.state.approval == "yolo" else "autoEdit",
         tools=controller.tools,
         added=controller.workspace.added,
@@ -79,7 +75,7 @@ def _prepare(talk: Conversation, view: LaneView, prompt: str, count: int) -> Ope
     return start_exploration(session, options, [prompt], models=[controller.state.model], count=count)
 
 
-async def _decide_later(talk: Conversation) -> None:
+async def _decide_later(talk: BaseChat) -> None:
     """Show the last exploration of the session again, and let the user decide."""
     controller = talk.controller
     await controller.refresh()  # another process may have decided meanwhile
@@ -102,21 +98,10 @@ async def _decide_later(talk: Conversation) -> None:
         command = f"sessiontree explore resume {words} --run {last.run}"
         talk.screen.line(f"· some lanes did not finish; continue them with `{command}`", DIM)
     async with controller.occupied("a choice between lanes"):
-        await _decide(talk, last, LaneWorktrees(controller.home, session.id, session.cwd or controller.cwd))
+        await talk.decide_lanes(last, LaneWorktrees(controller.home, session.id, session.cwd or controller.cwd))
 
 
-async def _decide(talk: Conversation, exploration: ExplorationLike, worktrees: LaneWorktrees | None) -> None:
-    """Compare the lanes and let the user decide."""
-    controller = talk.controller
-    show_results(talk.screen, await in_background(compare, exploration, worktrees))
-    summary = summary_options(controller.settings, summarizer=controller.summarizer())
-    chooser = LaneChooser(talk.screen, talk.reader, controller.session, exploration, worktrees, summary=summary)
-    result = await chooser.choose()
-    if is_undecided(exploration.lanes, result):
-        talk.screen.line("· decide later with /explore", DIM)
-
-
-async def _clean_up(talk: Conversation, opened: OpenedExploration) -> None:
+async def _clean_up(talk: BaseChat, opened: OpenedExploration) -> None:
     """Close models and remove the folders of lanes that have ended; their work stays in git."""
     await opened.close()
     result = await in_background(opened.exploration.remove_worktrees)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sessiontree.app.actions.export import plan_export
 from sessiontree.chat.commands.tree import current_entry
-from sessiontree.chat.terminal import BOLD, DIM, GREEN, RED
+from sessiontree.chat.styles import BOLD, DIM, GREEN, RED
 from sessiontree.core.ids import is_session_id
 from sessiontree.errors import UsageError
 from sessiontree.library import Library
@@ -25,12 +25,12 @@ from sessiontree.views.search_results import draw_place, draw_session, draw_snip
 from sessiontree.views.text import clean, cut, one_line, plural
 
 if TYPE_CHECKING:
-    from sessiontree.chat.conversation import Conversation
+    from sessiontree.chat.base_chat import BaseChat
 
 _SHOWN = 20
 
 
-async def usage(chat: Conversation, _: str) -> None:
+async def usage(chat: BaseChat, _: str) -> None:
     used = chat.controller.session.usage()
     rows = {
         "requests": f"{used.requests:,}",
@@ -41,14 +41,14 @@ async def usage(chat: Conversation, _: str) -> None:
     chat.screen.lines(f"{name:10} {value}" for name, value in rows.items())
 
 
-async def show(chat: Conversation, _: str) -> None:
+async def show(chat: BaseChat, _: str) -> None:
     chat.show_session()
     session = chat.controller.session
     counts = f"entries: {len(session):,}, branches: {len(session.leaves())}"
     chat.screen.line(f"· {counts} · {current_entry(session.leaf)} · {clean(session.location)}", DIM)
 
 
-async def history(chat: Conversation, rest: str) -> None:
+async def history(chat: BaseChat, rest: str) -> None:
     with PromptHistory(chat.controller.home) as history:
         found = history.search(rest, here=None if rest else chat.controller.cwd, limit=_SHOWN)
     now = time.time()
@@ -58,7 +58,7 @@ async def history(chat: Conversation, rest: str) -> None:
         chat.screen.line("· no matching prompt", DIM)
 
 
-async def find(chat: Conversation, rest: str) -> None:
+async def find(chat: BaseChat, rest: str) -> None:
     if not rest:
         raise UsageError("usage: /search WORDS")
     screen, now = chat.screen, time.time()
@@ -76,7 +76,7 @@ async def find(chat: Conversation, rest: str) -> None:
         screen.line("· no match", DIM)
 
 
-async def write_document(chat: Conversation, rest: str) -> None:
+async def write_document(chat: BaseChat, rest: str) -> None:
     session = chat.controller.session
     # The id comes from a file, so it may not be safe in a file name.
     name = f"session-{session.id[:8]}.html" if is_session_id(session.id) else "session.html"
@@ -86,7 +86,7 @@ async def write_document(chat: Conversation, rest: str) -> None:
     chat.screen.line(f"· {clean(path)}", DIM)
 
 
-async def doctor(chat: Conversation, _: str) -> None:
+async def doctor(chat: BaseChat, _: str) -> None:
     session = chat.controller.session
     findings = await asyncio.to_thread(examine, session)
     for finding in findings:
@@ -95,7 +95,7 @@ async def doctor(chat: Conversation, _: str) -> None:
         chat.screen.line(f"✓ {plural(len(session), 'entry', 'entries')}, no problems found", GREEN)
 
 
-async def config(chat: Conversation, rest: str) -> None:
+async def config(chat: BaseChat, rest: str) -> None:
     loaded = load_settings(chat.controller.cwd, chat.controller.home)
     for setting in iter_settings():
         key = render_key(setting.path)

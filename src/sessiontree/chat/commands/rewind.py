@@ -8,15 +8,14 @@ from sessiontree.agent.checkpoints import RewindPlan, RewindScope, Rewound
 from sessiontree.app.actions.rewind import plan_rewind, plan_undo_rewind
 from sessiontree.chat.commands.sessions import choose_prompt
 from sessiontree.chat.commands.tree import current_entry
-from sessiontree.chat.terminal import DIM, RED
-from sessiontree.chat.user_prompts import confirm, show_diff
+from sessiontree.chat.styles import DIM, RED
 from sessiontree.views.text import one_line
 
 if TYPE_CHECKING:
-    from sessiontree.chat.conversation import Conversation
+    from sessiontree.chat.base_chat import BaseChat
 
 
-async def rewind(chat: Conversation, rest: str) -> None:
+async def rewind(chat: BaseChat, rest: str) -> None:
     if rest == "undo":
         await _undo(chat)
         return
@@ -38,27 +37,27 @@ async def rewind(chat: Conversation, rest: str) -> None:
     _show_rewound(chat, done.result)
 
 
-async def _undo(chat: Conversation) -> None:
+async def _undo(chat: BaseChat) -> None:
     controller = chat.controller
     action = await controller.plan(lambda: plan_undo_rewind(controller.session, controller.workspace))
     _show_plan(chat, action.expected)
-    if await confirm(chat.reader, "Undo the last rewind?"):
+    if await chat.confirm("Undo the last rewind?"):
         overwrite = await _choose_overwrites(chat, action.expected)
         done = await controller.carry_out(action.choose("both", overwrite))
         _show_rewound(chat, done.result)
 
 
-def _show_plan(chat: Conversation, plan: RewindPlan) -> None:
+def _show_plan(chat: BaseChat, plan: RewindPlan) -> None:
     screen = chat.screen
     if not plan.changes:
         screen.line("· no file would change", DIM)
-    show_diff(screen, plan.diff) if plan.diff else None
+    chat.show_diff(plan.diff) if plan.diff else None
     screen.lines((f"· cannot be restored: {one_line(lost)}" for lost in plan.lost), RED)
 
 
-async def _choose_scope(chat: Conversation) -> RewindScope | None:
+async def _choose_scope(chat: BaseChat) -> RewindScope | None:
     while True:
-        answer = await chat.reader.ask("Rewind [c]onversation, [f]iles, or [b]oth? [Enter to cancel]")
+        answer = await chat.ask_text("Rewind [c]onversation, [f]iles, or [b]oth? [Enter to cancel]")
         match answer.strip().lower():
             case "c" | "conversation":
                 return "conversation"
@@ -72,16 +71,16 @@ async def _choose_scope(chat: Conversation) -> RewindScope | None:
                 chat.screen.line("type c, f, b or Enter")
 
 
-async def _choose_overwrites(chat: Conversation, plan: RewindPlan) -> list[str]:
+async def _choose_overwrites(chat: BaseChat, plan: RewindPlan) -> list[str]:
     """Ask which conflicting files to overwrite."""
     return [
         change.path
         for change in plan.conflicts
-        if await confirm(chat.reader, f"{one_line(change.shown)}: {one_line(change.conflict or '')}. Overwrite it?")
+        if await chat.confirm(f"{one_line(change.shown)}: {one_line(change.conflict or '')}. Overwrite it?")
     ]
 
 
-def _show_rewound(chat: Conversation, done: Rewound) -> None:
+def _show_rewound(chat: BaseChat, done: Rewound) -> None:
     screen = chat.screen
     files = ", ".join(map(one_line, done.restored)) or "no files"
     screen.line(f"· restored {files}; now {current_entry(done.leaf)} (/rewind undo reverts this)", DIM)

@@ -8,8 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from sessiontree.app.start import find_unfinished_subagents
-from sessiontree.chat.terminal import DIM
-from sessiontree.chat.user_prompts import choose
+from sessiontree.chat.styles import DIM
 from sessiontree.errors import NotFoundError, UsageError
 from sessiontree.library import Library
 from sessiontree.library.threads import ThreadMember
@@ -17,18 +16,18 @@ from sessiontree.views.listing import draw_listing, short_ids
 from sessiontree.views.text import one_line
 
 if TYPE_CHECKING:
-    from sessiontree.chat.conversation import Conversation
+    from sessiontree.chat.base_chat import BaseChat
 
 _SHOWN = 20
 
 
-async def new(chat: Conversation, rest: str) -> None:
+async def new(chat: BaseChat, rest: str) -> None:
     await chat.controller.new(rest or None)
     chat.show_session()
 
 
-async def resume(chat: Conversation, rest: str) -> None:
-    wanted = rest or await _choose_session(chat)
+async def resume(chat: BaseChat, rest: str) -> None:
+    wanted = rest or await chat.choose_session()
     if wanted is None:
         return
     await chat.controller.resume(wanted)
@@ -36,7 +35,8 @@ async def resume(chat: Conversation, rest: str) -> None:
     await chat.resolve_pending()
 
 
-async def _choose_session(chat: Conversation) -> str | None:
+async def choose_from_list(chat: BaseChat) -> str | None:
+    """Let the user choose from a list of this project's newest sessions; returns its reference."""
     controller, screen = chat.controller, chat.screen
 
     def look() -> tuple[list[str], list[str]]:
@@ -54,24 +54,24 @@ async def _choose_session(chat: Conversation) -> str | None:
     if not paths:
         raise NotFoundError("no sessions for this project; /resume ID resumes one of another project")
     screen.line(f"    {rows[0]}", DIM)
-    chosen = await choose(screen, chat.reader, rows[1:], "Which session?")
+    chosen = await chat.choose(rows[1:], "Which session?")
     return None if chosen is None else paths[chosen]
 
 
-async def continue_last(chat: Conversation, _: str) -> None:
+async def continue_last(chat: BaseChat, _: str) -> None:
     await chat.controller.resume_last()
     await _show_resumed(chat)
     await chat.resolve_pending()
 
 
-async def _show_resumed(chat: Conversation) -> None:
+async def _show_resumed(chat: BaseChat) -> None:
     notes = await find_unfinished_subagents(chat.controller)
     chat.show_session()
     for note in notes:
         chat.screen.line(f"· {note}", DIM)
 
 
-async def fork_before(chat: Conversation, rest: str) -> None:
+async def fork_before(chat: BaseChat, rest: str) -> None:
     wanted = rest or await choose_prompt(chat, "Fork just before which prompt?")
     if wanted is None:
         return
@@ -79,13 +79,13 @@ async def fork_before(chat: Conversation, rest: str) -> None:
     chat.show_session()
 
 
-async def choose_prompt(chat: Conversation, question: str) -> str | None:
+async def choose_prompt(chat: BaseChat, question: str) -> str | None:
     """Let the user choose a prompt of this branch; the newest is first."""
     points = await asyncio.to_thread(chat.controller.fork_points)
     if not points:
         raise UsageError("no messages yet")
     rows = [f"{_clock(point.time)}  {one_line(point.preview)}" for point in points]
-    chosen = await choose(chat.screen, chat.reader, rows, question)
+    chosen = await chat.choose(rows, question)
     return None if chosen is None else points[chosen].id
 
 
@@ -96,6 +96,6 @@ def _clock(timestamp: str) -> str:
         return " " * 11
 
 
-async def clone(chat: Conversation, _: str) -> None:
+async def clone(chat: BaseChat, _: str) -> None:
     await chat.controller.clone()
     chat.show_session()

@@ -11,8 +11,7 @@ from sessiontree.app.actions.diff import plan_diff
 from sessiontree.app.actions.merge import plan_merge
 from sessiontree.app.summaries import summary_options
 from sessiontree.branches.list import list_branches
-from sessiontree.chat.terminal import DIM, RED
-from sessiontree.chat.user_prompts import choose
+from sessiontree.chat.styles import DIM, RED
 from sessiontree.errors import UsageError
 from sessiontree.explore.branch_labels import find_branch_marks, find_marks
 from sessiontree.views.branches import draw_branches
@@ -24,11 +23,12 @@ from sessiontree.views.tree_rows import TreeRows
 
 if TYPE_CHECKING:
     from sessiontree.agent.controller import Selected
-    from sessiontree.chat.conversation import Conversation
-    from sessiontree.chat.terminal import Screen
+    from sessiontree.chat.base_chat import BaseChat, Output
 
 
-async def tree(chat: Conversation, rest: str) -> None:
+async def tree(chat: BaseChat, rest: str) -> None:
+    if not rest and await chat.browse_tree():
+        return
     controller, screen = chat.controller, chat.screen
     entry = controller.session.find_entry(rest) if rest else await _choose_node(chat)
     if entry is None:
@@ -36,18 +36,18 @@ async def tree(chat: Conversation, rest: str) -> None:
     _print_current(screen, await controller.select(entry, summary=await _choose_summary(chat)))
 
 
-def _print_current(screen: Screen, selected: Selected) -> None:
+def _print_current(screen: Output, selected: Selected) -> None:
     screen.line(f"· now {current_entry(selected.leaf)}", DIM)
     if selected.summary is not None:
         screen.line("· added a summary of the branch you left", DIM)
     screen.lines((f"· {one_line(report)}" for report in selected.reports), RED)
 
 
-async def _choose_summary(chat: Conversation) -> bool | str:
+async def _choose_summary(chat: BaseChat) -> bool | str:
     """Ask whether to summarize the branch being left; a string is what the summary focuses on."""
     if chat.controller.settings.branch_summary.skip_prompt:
         return False
-    answer = (await chat.reader.ask("Summarize the branch you are leaving? [y/N, or type what to focus on]")).strip()
+    answer = (await chat.ask_text("Summarize the branch you are leaving? [y/N, or type what to focus on]")).strip()
     match answer.lower():
         case "" | "n" | "no":
             return False
@@ -57,14 +57,14 @@ async def _choose_summary(chat: Conversation) -> bool | str:
             return answer
 
 
-async def _choose_node(chat: Conversation) -> str | None:
+async def _choose_node(chat: BaseChat) -> str | None:
     screen, session = chat.screen, chat.controller.session
     found = await asyncio.to_thread(lambda: TreeRows(session, find_marks(session), folds=False))
     if not found:
         raise UsageError("no messages yet")
     # One row per node, and empty rows between trees.
     rows = [row for row in draw_tree(found, screen.width - 4) if row]
-    chosen = await choose(screen, chat.reader, rows, "Jump to", "; choosing a prompt goes to just before it:")
+    chosen = await chat.choose(rows, "Jump to", "; choosing a prompt goes to just before it:")
     return None if chosen is None else found.id_of(chosen)
 
 
@@ -72,7 +72,7 @@ def current_entry(leaf: str | None) -> str:
     return "before the first message" if leaf is None else f"at {short_entry_id(leaf)}"
 
 
-async def branch(chat: Conversation, rest: str) -> None:
+async def branch(chat: BaseChat, rest: str) -> None:
     if not rest:
         _show_branches(chat)
         return
@@ -81,7 +81,7 @@ async def branch(chat: Conversation, rest: str) -> None:
     chat.screen.line(f"· now {current_entry(leaf)}; the next message starts a branch", DIM)
 
 
-def _show_branches(chat: Conversation) -> list[str]:
+def _show_branches(chat: BaseChat) -> list[str]:
     session = chat.controller.session
     branches = list_branches(session)
     texts = [gist(entry) for entry in session.entries([branch.leaf for branch in branches])]
@@ -90,7 +90,7 @@ def _show_branches(chat: Conversation) -> list[str]:
     return [branch.leaf for branch in branches]
 
 
-async def _choose_branch(chat: Conversation, question: str) -> str | None:
+async def _choose_branch(chat: BaseChat, question: str) -> str | None:
     """Let the user choose another branch; returns its last entry."""
     session = chat.controller.session
     others = [branch for branch in list_branches(session) if not branch.is_active]
@@ -102,11 +102,11 @@ async def _choose_branch(chat: Conversation, question: str) -> str | None:
         f"{short_entry_id(branch.leaf)}  {one_line(branch.name or '') or marks.get(branch.leaf, '')}  {gist(entry)}"
         for branch, entry in zip(others, entries, strict=True)
     ]
-    chosen = await choose(chat.screen, chat.reader, rows, question)
+    chosen = await chat.choose(rows, question)
     return None if chosen is None else others[chosen].leaf
 
 
-async def switch(chat: Conversation, rest: str) -> None:
+async def switch(chat: BaseChat, rest: str) -> None:
     """Switch to another branch. If the target continues the current branch, there is nothing to summarize."""
     wanted = rest or await _choose_branch(chat, "Which branch?")
     if wanted is None:
@@ -117,7 +117,7 @@ async def switch(chat: Conversation, rest: str) -> None:
     _print_current(chat.screen, await chat.controller.switch(wanted, summary=summary))
 
 
-async def merge_in(chat: Conversation, rest: str) -> None:
+async def merge_in(chat: BaseChat, rest: str) -> None:
     controller, session = chat.controller, chat.controller.session
     wanted = session.find_entry(rest) if rest else await _choose_branch(chat, "Merge which branch?")
     if wanted is None:
@@ -133,7 +133,7 @@ async def merge_in(chat: Conversation, rest: str) -> None:
     chat.screen.lines((f"· {one_line(note)}" for note in done.notes), RED)
 
 
-async def compare(chat: Conversation, rest: str) -> None:
+async def compare(chat: BaseChat, rest: str) -> None:
     session = chat.controller.session
     one, _, other = rest.partition(" ")
     first = session.find_entry(one) if other else session.leaf
@@ -145,7 +145,7 @@ async def compare(chat: Conversation, rest: str) -> None:
     chat.screen.lines(draw_diff(plan.found, chat.screen.width, str, str))
 
 
-async def label(chat: Conversation, rest: str) -> None:
+async def label(chat: BaseChat, rest: str) -> None:
     controller = chat.controller
     if not rest:
         labels = controller.session.labels.items()
@@ -156,12 +156,12 @@ async def label(chat: Conversation, rest: str) -> None:
     chat.screen.line(f"· labeled {one_line(text)}" if text.strip() else "· label removed", DIM)
 
 
-async def name(chat: Conversation, rest: str) -> None:
+async def name(chat: BaseChat, rest: str) -> None:
     await chat.controller.rename(rest or None)
     chat.screen.line(f"· {one_line(chat.controller.state.title) or 'no name'}", DIM)
 
 
-async def compact_older(chat: Conversation, rest: str) -> None:
+async def compact_older(chat: BaseChat, rest: str) -> None:
     controller, summarizer = chat.controller, chat.controller.summarizer()
     plan = await controller.plan(
         lambda: plan_compact(controller.session, controller.settings, instructions=rest or None, summarizer=summarizer)

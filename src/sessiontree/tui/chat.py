@@ -1,0 +1,373 @@
+"""The chat on the whole screen: the conversation, the input, and a status line."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import signal
+import subprocess
+import tempfile
+import time
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widgets import TextArea
+
+from sessiontree.agent.controller import Controller
+from sessiontree.agent.state import State
+from sessiontree.app.context_use import ContextUse, measure_context
+from sessiontree.app.file_completion import ProjectFiles
+from sessiontree.app.start import StartOptions
+from sessiontree.core.entries import ApprovalMode
+from sessiontree.errors import SessionTreeError
+from sessiontree.tui.chat_blocks import Look
+from sessiontree.tui.chat_dialogs import ApprovalDialog, ChoiceDialog
+from sessiontree.tui.chat_editor import Completions, PromptEditor
+from sessiontree.tui.chat_host import FullScreenChat
+from sessiontree.tui.chat_status import status_text
+from sessiontree.tui.chat_transcript import Transcript
+from sessiontree.tui.dialogs import PageDialog
+from sessiontree.tui.line_list import TextRow
+from sessiontree.views.text import clean, one_line
+
+if TYPE_CHECKING:
+    from sessiontree.tui.app import SessionTreeApp
+
+_TWICE = 1.0
+"""Seconds in which a key counts as pressed twice."""
+_LOOK_FOR_WRITERS = 5.0
+_POLL = 0.05
+
+HELP = """Enter       send; while the agent works: queue
+Ctrl+S      steer: send with the results of the current calls
+Ctrl+J      new line (also Shift+Enter, or \\ before Enter)
+Esc         interrupt; twice: your prompts, to go back to one
+Ctrl+C      clear the input; twice: leave
+Up Down     earlier prompts; Ctrl+R searches them
+Tab         complete a /command or an @file
+Ctrl+G      edit the input in your editor
+Ctrl+O      unfold or fold all calls; a click does it for one
+Ctrl+T      show or hide thinking
+PgUp PgDn   scroll; Ctrl+Home and Ctrl+End: the first and the last entry
+Shift+Tab   next approval mode
+!command    run a command of yours; !!command hides it from the model
+/help       all commands"""
+_MODES: tuple[ApprovalMode, ...] = ("default", "autoEdit", "plan")
+"""The modes that Shift+Tab goes through. Never asking is chosen by its name only."""
+
+
+class ChatScreen(Screen[None]):
+    """A chat with one session at a time."""
+
+    app: SessionTreeApp
+    DEFAULT_CSS = """
+    ChatScreen #queue { display: none; height: auto; max-height: 4; color: $text-muted; padding: 0 2; }
+    ChatScreen #status { padding: 0 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "interrupt", "Interrupt", show=False),
+        Binding("ctrl+c", "clear_or_leave", "Clear", show=False),
+        Binding("ctrl+d", "leave_if_empty", "Leave", show=False, priority=True),
+        Binding("ctrl+r", "search_history", "History", show=False, priority=True),
+        Binding("ctrl+g", "external_editor", "Editor", show=False, priority=True),
+        Binding("ctrl+o", "toggle_calls", "Calls", show=False, priority=True),
+        Binding("ctrl+t", "toggle_thinking", "Thinking", show=False, priority=True),
+        Binding("pageup", "page(-1)", "Back", show=False, priority=True),
+        Binding("pagedown", "page(1)", "On", show=False, priority=True),
+        Binding("ctrl+home", "first", "First", show=False, priority=True),
+        Binding("ctrl+end", "last", "Last", show=False, priority=True),
+        Binding("shift+tab", "next_mode", "Mode", show=False, priority=True),
+        Binding("f1", "help", "Help", show=False),
+    ]
+
+    def __init__(self, options: StartOptions, first: str | None = None, *, choose_session: bool = False) -> None:
+        super().__init__()
+        self._options, self._first, self._chooses = options, first, choose_session
+        self.transcript = Transcript(id="transcript")
+        self.editor = PromptEditor(self._complete, self._take_paste, id="editor")
+        self._queue_row, self._status_row = TextRow(id="queue"), TextRow(id="status")
+        self.chat = FullScreenChat(self, is_in_memory=options.in_memory)
+        self._files = ProjectFiles(options.cwd)
+        self._use = ContextUse()
+        self._escaped_at = self._cleared_at = -_TWICE
+        self._activity = ""
+        self._is_typing = False
+
+    def compose(self) -> ComposeResult:
+        yield self.transcript
+        yield self._queue_row
+        yield self.editor.menu
+        yield self.editor
+        yield self._status_row
+
+    def on_mount(self) -> None:
+        self.editor.focus()
+        self._status_row.show(" opening…")
+        self.run_worker(self._run(), group="chat", exit_on_error=True)
+        self.set_interval(1.0, self._tick)
+        self.set_interval(_LOOK_FOR_WRITERS, self._look_for_writers)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._end_by_signal, number)
+
+    def on_unmount(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.remove_signal_handler(number)
+
+    def _end_by_signal(self, number: int) -> None:
+        self.app.exit_code = 128 + number
+        self.leave()
+
+    async def _run(self) -> None:
+        """Run the chat to its end. An error before it begins is reported where the user came from."""
+        try:
+            await self.chat.run(self._options, self._first, choose_session=self._chooses)
+        except SessionTreeError as error:
+            self.app.chat_failed(self, error)
+            return
+        controller = self.chat.controller
+        self.app.chat_ended(resume_line(controller, is_in_memory=self._options.in_memory), self.chat.draft)
+
+    # State
+
+    def attach(self, controller: Controller) -> None:
+        """Follow the state of a controller."""
+        controller.store.subscribe(self._on_state)
+        self._show_conversation(controller.state)
+        typed, controller_input = self.editor.text, controller.state.input
+        if typed:  # while the session was being opened
+            controller.set_input(f"{controller_input}{typed}")
+        self._load_history()
+        self.measure()
+
+    def _on_state(self, new: State, old: State) -> None:
+        if new.input != old.input:
+            if not self._is_typing and new.input != self.editor.text:
+                self.editor.set_text(new.input)
+            if self._is_typing:  # at every key: nothing else has changed
+                return
+        if new.session is not old.session or new.leaf != old.leaf:
+            self._show_conversation(new)
+        if new.verbose != old.verbose:
+            self.transcript.set_look(Look(self.transcript.look.with_thinking, new.verbose))
+        self.show_status()
+
+    def _show_conversation(self, state: State) -> None:
+        if state.session is not None and self.chat.controller.run is None:
+            self.transcript.show_session(state.session, state.leaf)
+            self.app.title = one_line(state.title) or "sessiontree"
+
+    def show_status(self, activity: str = "") -> None:
+        """Draw the status line, and the lines that wait."""
+        if not self.is_mounted or not self.chat.is_open:
+            return
+        self._activity = activity
+        chat = self.chat
+        seconds = time.monotonic() - chat.began if chat.began is not None else None
+        text = status_text(chat.controller.state, self._use, seconds=seconds, queued=len(chat.queue))
+        self._status_row.show(f"{clean(activity)}{' · ' if activity else ''}{text}")
+        self._queue_row.display = bool(chat.queue)
+        self._queue_row.show("  queued: " + " │ ".join(one_line(line) for line in chat.queue))
+
+    def finished(self) -> None:
+        """The work in progress has ended."""
+        self.show_status()
+        self._load_history()
+        self.measure()
+
+    def _tick(self) -> None:
+        if self.chat.is_busy:
+            self.show_status(self._activity)
+            if any(status.is_running for status in self.transcript.calls.values()):
+                self.transcript.touch_calls()
+
+    async def _look_for_writers(self) -> None:
+        if self.chat.is_open and not self.chat.is_busy and not self.chat.is_over:
+            await self.chat.controller.refresh()
+
+    @work(thread=True, exclusive=True, group="measure")
+    def measure(self) -> None:
+        try:
+            use = measure_context(self.chat.controller)
+        except (SessionTreeError, OSError):  # the session is being replaced; the next run measures again
+            return
+        self.app.call_from_thread(self._set_use, use)
+
+    def _set_use(self, use: ContextUse) -> None:
+        self._use = use
+        self.show_status()
+
+    @work(thread=True, exclusive=True, group="history")
+    def _load_history(self) -> None:
+        found = self.chat.prompt_history()
+        self.app.call_from_thread(setattr, self.editor, "earlier", found)
+        self._files.load()
+
+    # Input
+
+    async def typing_pause(self, seconds: float) -> None:
+        """Wait until the user has stopped typing, so that a question does not take keys meant for the input."""
+        while time.monotonic() - self.editor.last_key < seconds:
+            await asyncio.sleep(_POLL)
+
+    def _complete(self, before: str) -> Completions:
+        word = before.split("\n")[-1].rpartition(" ")[2]
+        if word.startswith("@"):
+            return [(f"@{name}", "") for name in self._files.complete(word[1:])]
+        return self.chat.complete(before) if self.chat.is_open and "\n" not in before else ()
+
+    def _take_paste(self, text: str) -> str:
+        return self.chat.take_paste(text) if self.chat.is_open else text
+
+    @on(TextArea.Changed)
+    def _on_typing(self) -> None:
+        if self.chat.is_open:
+            self._is_typing = True
+            try:
+                self.chat.controller.set_input(self.editor.text)
+            finally:
+                self._is_typing = False
+        self.editor.refresh_menu()
+
+    @on(PromptEditor.Submitted)
+    def _submit(self, event: PromptEditor.Submitted) -> None:
+        event.stop()
+        if self.chat.is_open:
+            self.chat.controller.set_input(self.editor.text)
+        self.chat.enter(event.text, steers=event.steers)
+
+    @on(ApprovalDialog.Typed)
+    def _take_typed(self, event: ApprovalDialog.Typed) -> None:
+        """A key that was typed when a question appeared."""
+        self.editor.insert(event.text)
+
+    # Keys
+
+    def action_interrupt(self) -> None:
+        """Esc: close the menu, then interrupt; twice without work in progress: the list of prompts."""
+        now = time.monotonic()
+        if self.editor.menu.is_open:
+            self.editor.menu.show(())
+        elif self.chat.is_busy:
+            self.chat.interrupt()
+        elif now - self._escaped_at < _TWICE:
+            self._escaped_at = -_TWICE
+            if self.chat.is_open:
+                self.chat.act(self.chat.list_prompts)
+        else:
+            self._escaped_at = now
+            self._hint("Esc again: your prompts")
+
+    def action_clear_or_leave(self) -> None:
+        """Ctrl+C: clear the input, or interrupt; twice within a second: leave."""
+        now = time.monotonic()
+        if now - self._cleared_at < _TWICE:
+            self.leave()
+            return
+        self._cleared_at = now
+        text = self.editor.text
+        if text.strip():
+            self.chat.draft = self.editor.take()
+            self.editor.earlier = [self.chat.draft, *self.editor.earlier]
+            self._keep_draft(self.chat.draft)
+            self._hint("cleared; Up brings it back · Ctrl+C again: leave")
+        elif self.chat.is_busy:
+            self.chat.interrupt()
+        else:
+            self._hint("Ctrl+C again: leave")
+
+    def _hint(self, text: str) -> None:
+        """Show what a key does next, as long as it does."""
+        self.show_status(text)
+        self.set_timer(_TWICE, self.show_status)
+
+    @work(group="draft")
+    async def _keep_draft(self, text: str) -> None:
+        if self.chat.is_open:
+            await self.chat.controller.keep_draft(text)
+
+    def action_leave_if_empty(self) -> None:
+        if not self.editor.text and not self.chat.is_busy:
+            self.leave()
+
+    def leave(self) -> None:
+        """End the chat. What is typed is printed at the end, and kept in the history."""
+        if self.editor.text.strip():
+            self.chat.draft = self.editor.text
+        waiting = [*self.chat.queue, self.chat.draft] if self.chat.draft else self.chat.queue
+        self.chat.draft = "\n\n".join(waiting)
+        self.chat.queue = []
+        self.chat.leave()
+        if not self.chat.is_open:
+            self.app.exit()
+
+    def action_page(self, pages: int) -> None:
+        self.transcript.scroll_pages(pages)
+
+    def action_first(self) -> None:
+        self.transcript.go_to_start()
+
+    def action_last(self) -> None:
+        self.transcript.go_to_end()
+
+    def action_toggle_calls(self) -> None:
+        if self.chat.is_open:
+            self.chat.controller.set_verbose(not self.chat.controller.state.verbose)
+
+    def action_toggle_thinking(self) -> None:
+        look = self.transcript.look
+        self.transcript.set_look(Look(not look.with_thinking, look.is_verbose))
+
+    def action_next_mode(self) -> None:
+        if self.chat.is_open:
+            current = self.chat.controller.state.approval
+            at = _MODES.index(current) if current in _MODES else -1
+            self._set_mode(_MODES[(at + 1) % len(_MODES)])
+
+    @work(group="mode")
+    async def _set_mode(self, mode: ApprovalMode) -> None:
+        await self.chat.controller.choose_mode(mode)
+
+    def action_help(self) -> None:
+        self.app.push_screen(PageDialog("Keys", HELP))
+
+    @work(group="history-search")
+    async def action_search_history(self) -> None:
+        found = await self.app.push_screen_wait(ChoiceDialog("Earlier prompts", self.editor.earlier))
+        if found is not None:
+            typed = self.editor.text
+            self.editor.earlier = [typed, *self.editor.earlier] if typed.strip() else self.editor.earlier
+            self.editor.set_text(self.editor.earlier[found[1] + (1 if typed.strip() else 0)])
+
+    def action_external_editor(self) -> None:
+        """Edit the input in $VISUAL or $EDITOR. The agent goes on meanwhile, unseen."""
+        command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+        with tempfile.NamedTemporaryFile("w", suffix=".md", delete=False, encoding="utf-8") as file:
+            file.write(self.editor.text)
+        try:
+            with self.app.suspend():
+                done = subprocess.run([*shlex.split(command), file.name], check=False)  # noqa: S603 - the user's editor
+            if done.returncode == 0:
+                with open(file.name, encoding="utf-8", errors="replace") as edited:
+                    self.editor.set_text(edited.read().rstrip("\n"))
+            else:
+                self.notify(f"{command} failed; the input is unchanged.", severity="error", markup=False)
+        except (OSError, ValueError) as error:
+            self.notify(f"cannot start {command}: {error}", severity="error", markup=False)
+        finally:
+            os.unlink(file.name)
+
+
+def resume_line(controller: Controller, *, is_in_memory: bool) -> str | None:
+    """The command that resumes the session; None if it is not stored."""
+    session = controller.session
+    if is_in_memory or session.is_pending:
+        return None
+    home = "" if controller.repository == controller.home else f" --home {shlex.quote(controller.repository)}"
+    name = session.id if session.ref.is_file else session.location
+    return f"sessiontree chat --session {shlex.quote(clean(name))}{home}"

@@ -1,0 +1,233 @@
+"""The conversation on the screen: a column of blocks of which only the visible ones are rendered.
+
+The height of blocks above the screen is never computed: the position is a block and a line in it, or the end. So a
+session with 50,000 entries opens as fast as a short one, and scrolling back reaches its first entry.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from rich.console import Group
+from textual.events import Click, MouseScrollDown, MouseScrollUp
+from textual.strip import Strip
+from textual.widget import Widget
+
+from sessiontree.core.entries import CONVERSATION_TYPES, Entry
+from sessiontree.session.session import Session
+from sessiontree.tui.chat_blocks import Block, CallStatus, EntryBlock, Look, NoteBlock
+
+_KEPT = 512
+"""Blocks whose lines are kept."""
+_RECENT = 64
+WHEEL_LINES = 3
+
+
+class Transcript(Widget, can_focus=False):
+    """Shows blocks. It stays at the end until the user scrolls back."""
+
+    DEFAULT_CSS = "Transcript { height: 1fr; padding: 0 1; }"
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.blocks: list[Block] = []
+        self.look = Look()
+        self.calls: dict[str, CallStatus] = {}
+        self._ids: list[str] = []
+        self._session: Session | None = None
+        self._top: tuple[int, int] | None = None
+        """The first visible block and line; None at the end."""
+        self._lines: OrderedDict[Block, tuple[object, list[Strip]]] = OrderedDict()
+        self._visible: list[tuple[Strip, int]] | None = None
+        """The lines on the screen, each with its block."""
+
+    # Content
+
+    def show_session(self, session: Session, leaf: str | None) -> None:
+        """Show the conversation of a branch. If it continues the one that is shown, only new entries are added."""
+        ids = session.path_ids(leaf) if leaf is not None else []
+        if session is not self._session or ids[: len(self._ids)] != self._ids:
+            self.blocks, self._ids, self._top = [], [], None
+            self.calls.clear()
+            self._lines.clear()
+        self._session = session
+        if len(ids) > len(self._ids):
+            journal = session.journal
+            kinds = session.dialect.entry_kinds(journal)
+            for id in ids[len(self._ids) :]:
+                node = session.node_of(id)
+                if node is not None and session.type_of(id) in CONVERSATION_TYPES:
+                    self._add_id(id, is_result=kinds[node] == "result")
+            self._ids = ids
+        self.redraw()
+
+    def add_entry(self, session: Session, id: str, *, is_result: bool, is_shown: bool) -> None:
+        """Add an entry that a run has written."""
+        self._session = session
+        if id in self._ids[-_RECENT:]:  # read from the session already
+            return
+        self._ids.append(id)
+        if is_shown:
+            self._add_id(id, is_result=is_result)
+        self.redraw()
+
+    def _add_id(self, id: str, *, is_result: bool) -> None:
+        group = next((block for block in reversed(self.blocks) if not isinstance(block, NoteBlock)), None)
+        if is_result and isinstance(group, EntryBlock):
+            group.add_result(id)
+        else:
+            self.blocks.append(EntryBlock(self._load, id, self.calls))
+
+    def _load(self, ids: Sequence[str]) -> list[Entry]:
+        assert self._session is not None
+        return list(self._session.entries(list(ids)))
+
+    def add(self, block: Block) -> None:
+        self.blocks.append(block)
+        self.redraw()
+
+    def remove_block(self, block: Block) -> None:
+        if block in self.blocks:
+            self.blocks.remove(block)
+            self.redraw()
+
+    def note(self, text: str, style: str) -> None:
+        """Add a line of a command."""
+        if not self.blocks or not isinstance(self.blocks[-1], NoteBlock):
+            self.blocks.append(NoteBlock())
+        last = self.blocks[-1]
+        assert isinstance(last, NoteBlock)
+        last.add(text, style)
+        self.redraw()
+
+    def set_look(self, look: Look) -> None:
+        self.look = look
+        self.redraw()
+
+    def touch_calls(self) -> None:
+        """Draw the calls in progress again: their time goes on."""
+        for block in self.blocks[-8:]:
+            if isinstance(block, EntryBlock):
+                block.touch()
+        self.redraw()
+
+    def redraw(self) -> None:
+        self._visible = None
+        self.refresh()
+
+    # Position
+
+    @property
+    def is_at_end(self) -> bool:
+        return self._top is None
+
+    def scroll_lines(self, lines: int) -> None:
+        """Scroll; a negative number goes back."""
+        if lines < 0:
+            block, line = self._top or self._top_at_end()
+            line += lines
+            while line < 0 and block > 0:
+                block -= 1
+                line += len(self._render_block(block))
+            self._top = (block, max(line, 0))
+        elif self._top is not None:
+            block, line = self._top
+            line += lines
+            while block < len(self.blocks) and line >= len(self._render_block(block)):
+                line -= len(self._render_block(block))
+                block += 1
+            self._top = (block, line) if block < len(self.blocks) else None
+        self.redraw()
+
+    def scroll_pages(self, pages: int) -> None:
+        self.scroll_lines(pages * max(self.size.height - 2, 1))
+
+    def go_to_start(self) -> None:
+        self._top = (0, 0)
+        self.redraw()
+
+    def go_to_end(self) -> None:
+        self._top = None
+        self.redraw()
+
+    def _top_at_end(self) -> tuple[int, int]:
+        """The first visible block and line when the end is shown."""
+        room = self.size.height
+        for block in range(len(self.blocks) - 1, -1, -1):
+            height = len(self._render_block(block))
+            if height >= room:
+                return block, height - room
+            room -= height
+        return 0, 0
+
+    # Lines
+
+    def _render_block(self, at: int) -> list[Strip]:
+        block, width = self.blocks[at], self.size.width
+        key = (width, block.version, self.look, block.is_unfolded)
+        known = self._lines.get(block)
+        if known is not None and known[0] == key:
+            self._lines.move_to_end(block)
+            return known[1]
+        console = self.app.console
+        parts = list(block.render(self.look))
+        lines: list[Strip] = []
+        if parts and width > 0:
+            options = console.options.update(width=width, height=None)
+            rendered = console.render_lines(Group(*parts), options, pad=False)
+            lines = [Strip(line).crop(0, width).simplify() for line in rendered]
+            lines.append(Strip([]))
+        self._lines[block] = (key, lines)
+        while len(self._lines) > _KEPT:
+            self._lines.popitem(last=False)
+        return lines
+
+    def _layout(self) -> list[tuple[Strip, int]]:
+        room = self.size.height
+        found: list[tuple[Strip, int]] = []
+        if self._top is not None:
+            block, line = self._top
+            for at in range(block, len(self.blocks)):
+                found += [(strip, at) for strip in self._render_block(at)[line if at == block else 0 :]]
+                if len(found) > room:
+                    return found[:room]
+            self._top = None  # the end is on the screen
+        block, line = self._top_at_end()
+        found = [(strip, block) for strip in self._render_block(block)[line:]] if self.blocks else []
+        for at in range(block + 1, len(self.blocks)):
+            found += [(strip, at) for strip in self._render_block(at)]
+        return found[:room]
+
+    def render_line(self, y: int) -> Strip:
+        if self._visible is None:
+            self._visible = self._layout()
+        width, base = self.size.width, self.rich_style
+        if y >= len(self._visible):
+            return Strip.blank(width, base)
+        return self._visible[y][0].adjust_cell_length(width).apply_style(base)
+
+    def visible_text(self) -> str:
+        """The visible lines as text."""
+        return "\n".join(self.render_line(y).text.rstrip() for y in range(self.size.height))
+
+    # Mouse and size
+
+    def on_resize(self) -> None:
+        self.redraw()
+
+    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
+        event.stop()
+        self.scroll_lines(WHEEL_LINES)
+
+    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
+        event.stop()
+        self.scroll_lines(-WHEEL_LINES)
+
+    def on_click(self, event: Click) -> None:
+        """Unfold or fold the calls of a block."""
+        if self._visible is not None and event.y < len(self._visible):
+            block = self.blocks[self._visible[event.y][1]]
+            if isinstance(block, EntryBlock):
+                block.is_unfolded = not block.is_unfolded
+                self.redraw()
