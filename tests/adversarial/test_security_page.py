@@ -6,13 +6,18 @@ import re
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-PAGE = FOLDER.parent.parent / "SECURITY.md"
+ROOT = FOLDER.parent.parent
+PAGE = ROOT / "SECURITY.md"
+FOLDERS = (FOLDER, FOLDER.parent / "web", ROOT / "acceptance" / "browser")
 
 
 def test_every_test_that_the_security_page_names_exists() -> None:
     named = set(re.findall(r"`(test_\w+)`", PAGE.read_text()))
     defined = {
-        name for file in FOLDER.glob("test_*.py") for name in re.findall(r"^def (test_\w+)", file.read_text(), re.M)
+        name
+        for folder in FOLDERS
+        for file in folder.glob("test_*.py")
+        for name in re.findall(r"^def (test_\w+)", file.read_text(), re.M)
     }
     assert named
     assert named <= defined, sorted(named - defined)

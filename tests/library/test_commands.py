@@ -69,7 +69,7 @@ def on_terminal(world: World, here: Path, *arguments: str, typed: bytes = b"", c
     import termios
 
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    around = {key: value for key, value in environment(world, TERM="xterm", **more).items() if key != "COLUMNS"}
+    around = {key: value for key, value in environment(world, **{"TERM": "xterm", **more}).items() if key != "COLUMNS"}
     process = subprocess.Popen(
         [sys.executable, "-m", "sessiontree", *arguments], stdin=slave, stdout=slave, stderr=slave, cwd=here, env=around
     )
@@ -318,7 +318,7 @@ def test_the_list_to_choose_from_is_numbered(run: Run, world: World, here: Path)
     assert [line[:8] for line in ran.lines[1:]] == ["  1   ne", "  2   ol"]
     shown = on_terminal(world, here, "continue", "-r", "--print-path", typed=b"1\n", columns=200)
     assert str(new) in shown
-    assert "expected a number" in on_terminal(world, here, "continue", "-r", typed=b"9\n")
+    assert "expected a number" in on_terminal(world, here, "continue", "-r", typed=b"9\n", TERM="dumb")
     assert str(new) not in on_terminal(world, here, "continue", "-r", "--print-path", typed=b"\n", columns=200)
 
 

@@ -76,7 +76,8 @@ def test_a_search_that_is_stopped_counts_what_it_did_not_search(world: World, re
     found = {hit.session.id for hit in results}
     assert len(found) + results.unsearched.sessions == SESSIONS
     (note,) = results.notes
-    assert f"incomplete: the time limit was reached; {results.unsearched.sessions} of {SESSIONS} sessions" in note
+    unsearched = f"not searched: {results.unsearched.sessions} of {SESSIONS} sessions"
+    assert f"incomplete: the time limit was reached; {unsearched}" in note
 
 
 def test_a_full_page_is_complete_although_sessions_are_left(world: World) -> None:
