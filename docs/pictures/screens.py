@@ -25,10 +25,14 @@ sys.path.insert(0, str(ROOT))
 
 from examples.sample_library import write_library  # noqa: E402 - the repository's root has to be on the path first
 
+from sessiontree.app.start import StartOptions  # noqa: E402
 from sessiontree.app.workbench import Workbench  # noqa: E402
 from sessiontree.library.library import Library  # noqa: E402
+from sessiontree.settings import Settings  # noqa: E402
 from sessiontree.tui.app import SessionTreeApp  # noqa: E402
+from sessiontree.tui.chat import ChatScreen  # noqa: E402
 from sessiontree.tui.rendered_panel import RenderedPanel  # noqa: E402
+from sessiontree.tui.requests import Chat  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
 SIZE = (116, 26)
@@ -46,7 +50,13 @@ async def tree(pilot: Pilot[Any]) -> None:
     await pilot.press("home", *["down"] * 5)
 
 
-SCREENS: dict[str, Steps] = {"sessions": sessions, "tree": tree}
+async def chat(pilot: Pilot[Any]) -> None:
+    await pilot.press("down", "home", "c")
+    await _until(pilot, lambda: isinstance(pilot.app.screen, ChatScreen) and pilot.app.screen.chat.is_open)
+    await pilot.press(*"Does it also pass on a loaded machine?")
+
+
+SCREENS: dict[str, Steps] = {"sessions": sessions, "tree": tree, "chat": chat}
 
 
 async def _until(pilot: Pilot[Any], condition: Callable[[], bool]) -> None:
@@ -58,8 +68,15 @@ async def _until(pilot: Pilot[Any], condition: Callable[[], bool]) -> None:
 
 
 async def _take(name: str, home: Path) -> str:
+    project = str(home / "projects" / "shop")
+
+    def start_options(request: Chat) -> StartOptions:
+        return StartOptions(
+            project, str(home / ".local" / "share" / "sessiontree"), Settings(), model="demo", session=request.ref
+        )
+
     with Library() as library:
-        app = SessionTreeApp(Workbench(library, str(home / "projects" / "shop")), everywhere=True)
+        app = SessionTreeApp(Workbench(library, project), everywhere=True, start_options=start_options)
         async with app.run_test(size=SIZE) as pilot:
             await pilot.app.workers.wait_for_complete()
             await SCREENS[name](pilot)

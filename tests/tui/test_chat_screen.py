@@ -73,6 +73,22 @@ def test_calls_are_folded_with_their_status_and_unfold_with_ctrl_o(chat: Chat) -
     chat.run([turn("", call("read", path="notes.txt")), turn("Seen.")], steps)
 
 
+def test_results_of_parallel_calls_are_shown_with_their_calls(chat: Chat) -> None:
+    """Claude Code writes each call of an answer as an entry of its own, and then the results."""
+    session = chat.session("look")
+    for number in range(3):
+        block = {"type": "toolCall", "id": f"c{number}", "name": "read", "arguments": {"path": f"{number}.txt"}}
+        session.append("assistant", [block])
+    for number in range(3):
+        session.append("toolResult", [{"type": "text", "text": "alpha"}], toolCallId=f"c{number}", toolName="read")
+
+    async def steps(pilot: Pilot[Any]) -> None:
+        for number in range(3):
+            await sees(pilot, f"✓ read {number}.txt")
+
+    chat.run([], steps, session=session)
+
+
 # Approvals
 
 

@@ -99,33 +99,53 @@ class NoteBlock(Block):
 class EntryBlock(Block):
     """A message, or an answer with its calls and their results. Entries are read when the block is visible."""
 
-    def __init__(self, load: Callable[[Sequence[str]], list[Entry]], id: str, calls: dict[str, CallStatus]) -> None:
+    def __init__(
+        self,
+        load: Callable[[Sequence[str]], list[Entry]],
+        id: str,
+        calls: dict[str, CallStatus],
+        *,
+        takes_calls: bool = False,
+    ) -> None:
         self.ids = [id]
+        self.takes_calls = takes_calls
+        """Whether further calls belong to this answer: some clients write each of its calls as an entry of its own."""
         self._load, self._calls = load, calls
 
-    def add_result(self, id: str) -> None:
+    def add(self, id: str, *, is_calls: bool) -> None:
+        """Add a result, or further calls of the same answer; the results follow after all of its calls."""
         self.ids.append(id)
+        self.takes_calls = is_calls
         self.touch()
 
     def render(self, look: Look) -> Iterator[RenderableType]:
         entries = self._load(self.ids)
+        calls = {call.id for entry in entries for call in _calls_of(entry)}
         results: dict[str, tuple[ToolResult, str]] = {}
-        for entry in entries[1:]:
+        for entry in entries:
             if isinstance(entry, MessageEntry):
                 for message in entry.messages:
-                    if isinstance(message, ToolResult):
+                    if isinstance(message, ToolResult) and message.tool_call_id in calls:
                         results[message.tool_call_id] = (message, entry.timestamp)
-        first, shown_look = entries[0], look if not self.is_unfolded else Look(look.with_thinking, True)
-        match first:
+        shown_look = look if not self.is_unfolded else Look(look.with_thinking, True)
+        for entry in entries:
+            yield from self._render_entry(entry, results, shown_look)
+
+    def _render_entry(
+        self, entry: Entry, results: dict[str, tuple[ToolResult, str]], look: Look
+    ) -> Iterator[RenderableType]:
+        match entry:
             case MessageEntry():
-                for message in first.messages:
-                    yield from self._render_message(message, first, results, shown_look)
+                for message in entry.messages:
+                    # The result of a call is shown with it.
+                    if not isinstance(message, ToolResult) or message.tool_call_id not in results:
+                        yield from self._render_message(message, entry, results, look)
             case Compaction() | BranchSummary():
-                what = "summary of older messages" if isinstance(first, Compaction) else "summary of another branch"
+                what = "summary of older messages" if isinstance(entry, Compaction) else "summary of another branch"
                 yield Text(f"── {what} ──", "dim")
-                yield _markdown(first.summary)
+                yield _markdown(entry.summary)
             case CustomMessage():
-                yield _markdown(text_of(first.content))
+                yield _markdown(text_of(entry.content))
             case _:
                 pass
 
@@ -187,6 +207,12 @@ class EntryBlock(Block):
             for block in blocks_of(result.content):
                 if isinstance(block, Image):
                     yield describe_image(block, one_line(describe_call(call)))
+
+
+def _calls_of(entry: Entry) -> Iterator[ToolCall]:
+    if isinstance(entry, MessageEntry):
+        for message in entry.messages:
+            yield from (block for block in message_blocks(message) if isinstance(block, ToolCall))
 
 
 class AnswerBlock(Block):

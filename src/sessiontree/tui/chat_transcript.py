@@ -58,7 +58,7 @@ class Transcript(Widget, can_focus=False):
             for id in ids[len(self._ids) :]:
                 node = session.node_of(id)
                 if node is not None and session.type_of(id) in CONVERSATION_TYPES:
-                    self._add_id(id, is_result=kinds[node] == "result")
+                    self._add_id(id, is_result=kinds[node] == "result", is_calls=kinds[node] == "calls")
             self._ids = ids
         self.redraw()
 
@@ -72,12 +72,12 @@ class Transcript(Widget, can_focus=False):
             self._add_id(id, is_result=is_result)
         self.redraw()
 
-    def _add_id(self, id: str, *, is_result: bool) -> None:
+    def _add_id(self, id: str, *, is_result: bool, is_calls: bool = False) -> None:
         group = next((block for block in reversed(self.blocks) if not isinstance(block, NoteBlock)), None)
-        if is_result and isinstance(group, EntryBlock):
-            group.add_result(id)
+        if isinstance(group, EntryBlock) and (is_result or (is_calls and group.takes_calls)):
+            group.add(id, is_calls=is_calls)
         else:
-            self.blocks.append(EntryBlock(self._load, id, self.calls))
+            self.blocks.append(EntryBlock(self._load, id, self.calls, takes_calls=is_calls))
 
     def _load(self, ids: Sequence[str]) -> list[Entry]:
         assert self._session is not None
