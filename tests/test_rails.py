@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessiontree.core.layout import NO_LANE, NO_NODE, Layout, LayoutColumns, lay_out
-from sessiontree.views.rails import DOWN, LEFT, RIGHT, UP, RailRow, find_rails, group_lanes
+from sessiontree.views.rails import DOWN, LEFT, RIGHT, UP, RailRow, Rails, group_lanes
 from tests.builders import examples
 
 WIDE = 1_000
@@ -23,7 +23,7 @@ def layout_of(*parents: int | None, joins: list[tuple[int, int]] | None = None) 
 def drawn(layout: Layout, max_columns: int = WIDE) -> list[str]:
     """The rows in groups, each with the number of its node as its dot."""
     nodes = group_lanes(layout, layout.rows())
-    return [row.text(DOTS[row.node]) for row in find_rails(layout, nodes, max_columns)]
+    return [row.text(DOTS[row.node]) for row in Rails(layout, nodes, max_columns)]
 
 
 def test_one_branch_is_one_column() -> None:
@@ -90,7 +90,7 @@ def layouts(draw: st.DrawFn) -> Layout:
 def test_every_line_starts_and_ends_somewhere(data: st.DataObject, layout: Layout, in_groups: bool) -> None:
     everything = data.draw(st.booleans())
     nodes = list(range(len(layout))) if everything else layout.rows()
-    rows = list(find_rails(layout, group_lanes(layout, nodes) if in_groups else nodes, WIDE))
+    rows = list(Rails(layout, group_lanes(layout, nodes) if in_groups else nodes, WIDE))
     for row, following in pairwise([*rows, RailRow(-1, 0, ())]):
         for column in range(max(len(row.cells), len(following.cells))):
             assert bool(cell(row, column) & DOWN) is bool(cell(following, column) & UP)
@@ -107,7 +107,7 @@ def cell(row: RailRow, column: int) -> int:
 def test_a_lane_has_one_column_and_a_line_to_what_it_follows(layout: Layout, in_groups: bool) -> None:
     nodes = group_lanes(layout, layout.rows()) if in_groups else layout.rows()
     column_of: dict[int, int] = {}
-    for row in find_rails(layout, nodes, WIDE):
+    for row in Rails(layout, nodes, WIDE):
         lane = layout.lanes[row.node]
         is_first = layout.first[lane] == row.node
         assert column_of.setdefault(lane, row.column) == row.column
