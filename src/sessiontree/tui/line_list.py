@@ -20,6 +20,8 @@ from textual.widget import Widget
 from sessiontree.views.text import fitted
 
 WHEEL_ROWS = 3
+_MAX_KEPT = 256
+"""Rendered rows that are kept: a few screens."""
 
 
 class RowSource(Protocol):
@@ -106,6 +108,10 @@ class LineList(Widget, can_focus=True):
         self.cursor: int | None = None
         self.top = 0
         """The first visible row."""
+        self._kept: dict[int, Strip] = {}
+        """Rendered rows."""
+        self._kept_for: tuple[Style, int] | None = None
+        """The style and the width they were rendered for."""
 
     # Content
 
@@ -113,11 +119,13 @@ class LineList(Widget, can_focus=True):
         """Replace the rows; the cursor is put on the given one, or on the first."""
         self.rows = rows
         self.cursor = None
+        self._kept = {}
         self._place(0 if cursor is None else cursor, 1)
         self.refresh()
 
     def refresh_rows(self) -> None:
         """Render the visible rows again, after their content has changed."""
+        self._kept = {}
         self.refresh()
 
     # Cursor
@@ -219,25 +227,45 @@ class LineList(Widget, can_focus=True):
 
     # Rendering
 
-    def render_line(self, y: int) -> Strip:
-        width, row = self.size.width, self.top + y
-        if row >= len(self.rows):
-            return Strip.blank(width, self.rich_style)
-        room = self.row_width
-        has_bar = room < width
-        segments = self.rows.render(row, room)
-        base = self.rich_style
-        if row == self.cursor:
-            name = "line-list--cursor" if self.has_focus else "line-list--cursor-blurred"
-            cursor = self.get_component_rich_style(name, partial=True)
-            # The cursor's colors replace those of the row, so that every theme keeps its contrast.
-            segments = [Segment(text, Style(bold=bool(style and style.bold))) for text, style, _ in segments]
-            strip = Strip(segments).adjust_cell_length(room).apply_style(base + cursor)
-        else:
-            strip = Strip(segments).adjust_cell_length(room).apply_style(base)
-        if has_bar:
-            strip = Strip([*strip, Segment(self._bar(y), base + self._bar_style())], width)
-        return strip
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The list has no border and no padding, so lines are passed on as they are, and rendered rows are kept."""
+        base, background, filters = self.rich_style, self.background_colors[1], self.get_line_filters()
+        width, room = self.size.width, self.row_width
+        if self._kept_for != (base, room):
+            self._kept, self._kept_for = {}, (base, room)
+        bar_style = base + self.get_component_rich_style("line-list--scrollbar", partial=True)
+        bars = {sign: Strip([Segment(sign, bar_style)], 1) for sign in "▐ "}
+        blank = Strip.blank(width, base)
+
+        def filtered(strip: Strip) -> Strip:
+            for each in filters:
+                strip = strip.apply_filter(each, background)
+            return strip
+
+        strips: list[Strip] = []
+        for y in crop.line_range:
+            row = self.top + y
+            if row >= len(self.rows):
+                strips.append(filtered(blank))
+            elif room < width:
+                strips.append(Strip.join([filtered(self._row(row, room, base)), filtered(bars[self._bar(y)])]))
+            else:
+                strips.append(filtered(self._row(row, room, base)))
+        return strips if crop.column_span == (0, width) else [strip.crop(*crop.column_span) for strip in strips]
+
+    def _row(self, row: int, room: int, base: Style) -> Strip:
+        strip = self._kept.get(row)
+        if strip is None:
+            strip = self._kept[row] = Strip(self.rows.render(row, room)).adjust_cell_length(room)
+            if len(self._kept) > _MAX_KEPT:
+                del self._kept[next(iter(self._kept))]
+        if row != self.cursor:
+            return strip.apply_style(base)
+        name = "line-list--cursor" if self.has_focus else "line-list--cursor-blurred"
+        cursor = self.get_component_rich_style(name, partial=True)
+        # The cursor's colors replace those of the row, so that every theme keeps its contrast.
+        segments = [Segment(text, Style(bold=bool(style and style.bold))) for text, style, _ in strip]
+        return Strip(segments, room).apply_style(base + cursor)
 
     def _bar(self, y: int) -> str:
         """The scroll bar at a row of the screen."""
@@ -245,9 +273,6 @@ class LineList(Widget, can_focus=True):
         size = max(visible * visible // count, 1)
         start = (visible - size) * self.top // max(count - visible, 1)
         return "▐" if start <= y < start + size else " "
-
-    def _bar_style(self) -> Style:
-        return self.get_component_rich_style("line-list--scrollbar", partial=True)
 
 
 class TextRow(Widget):

@@ -8,8 +8,9 @@ from io import StringIO
 from typing import TypeAlias
 
 from rich.console import Console, Group, RenderableType
+from rich.style import Style
 from textual import work
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.worker import get_current_worker
@@ -27,6 +28,7 @@ class RenderedPanel(ScrollView, can_focus=False):
         self._build: Build | None = None
         self._lines: list[Strip] = []
         self._shown: Build | None = None
+        self._style = Style()
 
     @property
     def is_done(self) -> bool:
@@ -70,16 +72,23 @@ class RenderedPanel(ScrollView, can_focus=False):
             self._show_lines(lines, width)
 
     def _show_lines(self, lines: list[Strip], width: int) -> None:
+        height = self.scrollable_content_region.height
+        changed = max(len(self._lines), len(lines)) if self.scroll_offset.y == 0 else height
         self._lines = lines
-        self.virtual_size = Size(width, len(lines))
+        # A new size makes Textual arrange the whole screen, so all content that needs no scroll bar has the same size.
+        self.virtual_size = Size(width, max(len(lines), height))
         self.scroll_to(0, 0, animate=False)
-        self.refresh()
+        self.refresh(Region(0, 0, width, min(changed, height)))
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        self._style = self.rich_style  # the same for all lines; Textual finds it each time
+        return super().render_lines(crop)
 
     def render_line(self, y: int) -> Strip:
         width, at = self.scrollable_content_region.width, y + self.scroll_offset.y
         if at >= len(self._lines):
-            return Strip.blank(width, self.rich_style)
-        return self._lines[at].adjust_cell_length(width).apply_style(self.rich_style)
+            return Strip.blank(width, self._style)
+        return self._lines[at].adjust_cell_length(width).apply_style(self._style)
 
 
 def render_lines(content: Sequence[RenderableType], width: int) -> list[Strip]:

@@ -11,8 +11,8 @@ the whole session. They do not depend on the current entry.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from operator import itemgetter
 from typing import overload
@@ -53,7 +53,7 @@ def _text(cells: tuple[int, ...], at: int, dot: str) -> str:
     return "".join(parts).rstrip()
 
 
-class _Lane(Struct):
+class _Lane(Struct, gc=False):
     """The extent of a lane in the drawing."""
 
     start: int
@@ -130,8 +130,8 @@ class Rails(Sequence[RailRow]):
 
     With more than `max_columns` columns, the last one is shared.
 
-    Lines begin, branch off and merge at a few rows only. These are drawn at once; in every other row, the lines from
-    the row before go on or end.
+    Lines begin, branch off and merge at a few rows only. Columns are assigned there; the cells of a row are found when
+    it is drawn, from the lines above and below it.
     """
 
     def __init__(self, layout: Layout, nodes: Sequence[int], max_columns: int) -> None:
@@ -142,20 +142,22 @@ class Rails(Sequence[RailRow]):
         for row, node in enumerate(nodes):
             self.row_of[node] = row
         self._lanes = _find_lanes(layout, nodes)
-        self._drawn: dict[int, tuple[int, tuple[int, ...]]] = {}
-        """By row that is drawn: the column of its node, and its cells."""
-        self._lines: list[dict[int, int]] = []
-        """For each drawn row: the lines after it, by column, with the row where they end."""
+        self._columns: dict[int, int] = {}
+        """By row of a node without a lane: its column."""
+        self._lines: list[dict[int, int]] = [{}]
+        """Before the first and after each of `_rows`: the lines to the next row, by column, with their last row."""
+        self._connections: dict[int, list[tuple[int, int]]] = {}
+        """By row: the columns that are connected in it, in pairs."""
         forks = _find_forks(layout, self.row_of, self._lanes)
         joins = _find_joins(layout, self.row_of, self._lanes)
         alone = [row for row, node in enumerate(nodes) if layout.lanes[node] == NO_LANE]
         self._rows = sorted({lane.start for lane in self._lanes.values()}.union(forks, joins, alone))
         board = _Board(max_columns)
         for row in self._rows:
-            cells = board.begin_row(row)
+            board.begin_row(row)
             lane = self._lanes.get(layout.lanes[nodes[row]])
             if lane is None:
-                column = board.free_column(row)
+                column = self._columns[row] = board.free_column(row)
             else:
                 if lane.column < 0:
                     _start_lane(board, lane, row)
@@ -164,14 +166,14 @@ class Rails(Sequence[RailRow]):
             children = forks.get(row)
             if children:
                 rail = board.take(row, children[-1].end)
-                board.connect(column, rail)
+                board.connected.append((column, rail))
                 board.draw_down(rail, row, children[-1].end)
                 for child in children:
                     child.rail, child.continues_rail = rail, child is children[-1]
-            for merged in joins.get(row, ()):
-                board.connect(merged.column, column)
-            self._drawn[row] = column, _as_tuple(cells, column)
+            board.connected += [(merged.column, column) for merged in joins.get(row, ())]
             self._lines.append(board.lines)
+            if board.connected:
+                self._connections[row] = board.connected
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -184,22 +186,20 @@ class Rails(Sequence[RailRow]):
         if isinstance(row, slice):
             return [self[at] for at in range(*row.indices(len(self)))]
         node = self._nodes[row]
-        drawn = self._drawn.get(row)
-        if drawn is None:
-            column = self._lanes[self._layout.lanes[node]].column
-            lines = self._lines[bisect_right(self._rows, row) - 1]
-            drawn = column, _as_tuple(_continued(lines, row), column)
-        return RailRow(node, *drawn)
-
-
-def _as_tuple(cells: Mapping[int, int], column: int) -> tuple[int, ...]:
-    width = max(column, *cells) + 1 if cells else column + 1
-    return tuple([cells.get(at, 0) for at in range(width)])
-
-
-def _continued(lines: Mapping[int, int], row: int) -> dict[int, int]:
-    """The cells of a row with the lines from before."""
-    return {column: UP | DOWN * (end > row) for column, end in lines.items() if end >= row}
+        lane = self._lanes.get(self._layout.lanes[node])
+        column = self._columns[row] if lane is None else lane.column
+        above = self._lines[bisect_left(self._rows, row)]
+        below = self._lines[bisect_right(self._rows, row)]
+        cells = {at: UP for at, end in above.items() if end >= row}
+        for at, end in below.items():
+            if end > row:
+                cells[at] = cells.get(at, 0) | DOWN
+        for one, other in self._connections.get(row, ()):
+            left, right = sorted((one, other))
+            for at in range(left, right + 1):
+                cells[at] = cells.get(at, 0) | RIGHT * (at < right) | LEFT * (at > left)
+        width = max(column, *cells) + 1 if cells else column + 1
+        return RailRow(node, column, tuple([cells.get(at, 0) for at in range(width)]))
 
 
 def _start_lane(board: _Board, lane: _Lane, row: int) -> None:
@@ -208,7 +208,7 @@ def _start_lane(board: _Board, lane: _Lane, row: int) -> None:
     else:
         lane.column = board.take(row, lane.end, after=lane.rail)
         if lane.rail >= 0:
-            board.connect(lane.rail, lane.column)
+            board.connected.append((lane.rail, lane.column))
 
 
 def _find_lanes(layout: Layout, nodes: Sequence[int]) -> dict[int, _Lane]:
@@ -256,19 +256,19 @@ class _Board:
         """By column: the last row for which it is taken."""
         self.lines: dict[int, int] = {}
         """Columns with a line to the next row -> the row where it ends."""
-        self._cells: dict[int, int] = {}
+        self.connected: list[tuple[int, int]] = []
+        """Pairs of columns that are connected in this row."""
 
-    def begin_row(self, row: int) -> dict[int, int]:
-        """Draw the lines from the rows before; returns the cells of the new row, which later calls change."""
-        self._cells = _continued(self.lines, row)
+    def begin_row(self, row: int) -> None:
         self.lines = {column: end for column, end in self.lines.items() if end > row}
-        return self._cells
+        self.connected = []
 
     def free_column(self, row: int, after: int = -1) -> int:
         """The first free column to the right of another one; the last possible one if none is free."""
-        columns = enumerate(self._busy_until)
-        found = next((column for column, until in columns if column > after and until < row), len(self._busy_until))
-        return min(found, self._max_columns - 1)
+        for column in range(after + 1, len(self._busy_until)):
+            if self._busy_until[column] < row:
+                return column
+        return min(len(self._busy_until), self._max_columns - 1)
 
     def take(self, row: int, until: int, after: int = -1) -> int:
         column = self.free_column(row, after)
@@ -280,12 +280,4 @@ class _Board:
     def draw_down(self, column: int, row: int, until: int) -> None:
         """Draw a line down from this row."""
         if until > row:
-            self._cells[column] = self._cells.get(column, 0) | DOWN
             self.lines[column] = max(self.lines.get(column, row), until)
-
-    def connect(self, one: int, other: int) -> None:
-        """Draw a line between two columns of this row."""
-        left, right = sorted((one, other))
-        for column in range(left, right + 1):
-            lines = RIGHT * (column < right) | LEFT * (column > left)
-            self._cells[column] = self._cells.get(column, 0) | lines
