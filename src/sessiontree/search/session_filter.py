@@ -8,7 +8,6 @@ from operator import eq
 from typing import TYPE_CHECKING
 
 from sessiontree.library.summary import Summary
-from sessiontree.search.matcher import matches_choice
 from sessiontree.search.query import Filters
 
 if TYPE_CHECKING:
@@ -36,9 +35,9 @@ def filter_sessions(found: list[Summary], filters: Filters) -> list[Summary]:
     return [
         summary
         for summary in found
-        if matches_choice(filters.agent, partial(eq, summary.agent))
-        and matches_choice(filters.session, summary.id.startswith)
-        and matches_choice(filters.project, partial(is_in_project, summary.cwd))
+        if filters.agent.accepts(partial(eq, summary.agent))
+        and filters.session.accepts(summary.id.startswith)
+        and filters.project.accepts(partial(is_in_project, summary.cwd))
         and (filters.before is None or summary.created is None or summary.created < filters.before)
     ]
 
@@ -46,7 +45,7 @@ def filter_sessions(found: list[Summary], filters: Filters) -> list[Summary]:
 def _matches_tags(filters: Filters, tags: SessionTags | None) -> bool:
     own = () if tags is None else tags.tags
     is_pinned = tags is not None and tags.pinned
-    return matches_choice(filters.tag, own.__contains__) and filters.pinned in (None, is_pinned)
+    return filters.tag.accepts(own.__contains__) and filters.pinned in (None, is_pinned)
 
 
 def is_in_project(cwd: str, wanted: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from rich.segment import Segment
@@ -107,8 +108,7 @@ class TreeSource:
         for part in draw_row(rows, row, shown, facts, width, self.format, self.marked):
             match part.kind:
                 case "rails" | "other rails":
-                    color = f"color({lane_color(rows.lane(row))})"
-                    segments.append(Segment(part.text, Style(color=color, dim=part.kind == "other rails")))
+                    segments.append(Segment(part.text, _rail_style(lane_color(rows.lane(row)), part.kind == "rails")))
                 case "name":
                     segments.append(Segment(part.text, _NAMES.get(facts.name, _DIM)))
                 case "text" | "other text" as kind:
@@ -124,6 +124,11 @@ class TreeSource:
             return [Segment(text, style)]
         end = at + len(self.match)
         return [Segment(text[:at], style), Segment(text[at:end], _MATCH), Segment(text[end:], style)]
+
+
+@lru_cache(64)
+def _rail_style(color: int, is_active: bool) -> Style:
+    return Style(color=f"color({color})", dim=not is_active)
 
 
 class TreeScreen(ActionScreen[None]):
