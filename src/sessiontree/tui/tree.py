@@ -352,7 +352,12 @@ class TreeScreen(ActionScreen[None]):
             return
         rows = self.wanted.copy()
         node = rows.set_fold(row, is_folded=is_folded)
-        if node is not None:
+        if node is None:
+            return
+        if rows.splice_fold(node):
+            self._wanted = rows
+            self._show_arranged(rows, node)
+        else:
             self._arrange(rows, node)
 
     def action_times(self) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from copy import copy
 from functools import lru_cache
 from operator import itemgetter
 from typing import overload
@@ -136,17 +137,13 @@ class Rails(Sequence[RailRow]):
 
     def __init__(self, layout: Layout, nodes: Sequence[int], max_columns: int) -> None:
         self._layout = layout
-        self._nodes = nodes
-        self.row_of = array("q", [NO_ROW]) * len(layout)
-        """By node: its row, or `NO_ROW`."""
-        for row, node in enumerate(nodes):
-            self.row_of[node] = row
+        self._set_nodes(array("q", nodes), array("d", range(len(nodes))))
         self._lanes = _find_lanes(layout, nodes)
-        self._columns: dict[int, int] = {}
+        self._columns: dict[float, int] = {}
         """By row of a node without a lane: its column."""
         self._lines: list[dict[int, int]] = [{}]
         """Before the first and after each of `_rows`: the lines to the next row, by column, with their last row."""
-        self._connections: dict[int, list[tuple[int, int]]] = {}
+        self._connections: dict[float, list[tuple[int, int]]] = {}
         """By row: the columns that are connected in it, in pairs."""
         forks = _find_forks(layout, self.row_of, self._lanes)
         joins = _find_joins(layout, self.row_of, self._lanes)
@@ -175,8 +172,34 @@ class Rails(Sequence[RailRow]):
             if board.connected:
                 self._connections[row] = board.connected
 
+    def _set_nodes(self, nodes: array[int], places: array[float]) -> None:
+        self.nodes = nodes
+        self._places = places
+        """By row: its number when the lines were found. Rows that were inserted later are halfway between two."""
+        self.row_of = array("q", [NO_ROW]) * len(self._layout)
+        """By node: its row, or `NO_ROW`."""
+        for row, node in enumerate(nodes):
+            self.row_of[node] = row
+
+    def splice(self, row: int, removed: int, inserted: Sequence[int]) -> Rails | None:
+        """The drawing with rows removed or inserted after another row of their lane; None if that changes other rows.
+
+        It does not if no line begins or ends at these rows.
+        """
+        layout = self._layout
+        start, end = row + 1, row + 1 + removed
+        ends = {*layout.first, *layout.last, *(layout.fork(lane) for lane in range(len(layout.first)))}
+        ends.update(*layout.joins)
+        if not ends.isdisjoint(inserted) or not ends.isdisjoint(self.nodes[start:end]):
+            return None
+        nodes = self.nodes[:start] + array("q", inserted) + self.nodes[end:]
+        between = array("d", [self._places[row] // 1 + 0.5]) * len(inserted)
+        spliced = copy(self)
+        spliced._set_nodes(nodes, self._places[:start] + between + self._places[end:])
+        return spliced
+
     def __len__(self) -> int:
-        return len(self._nodes)
+        return len(self.nodes)
 
     @overload
     def __getitem__(self, row: int) -> RailRow: ...
@@ -185,16 +208,16 @@ class Rails(Sequence[RailRow]):
     def __getitem__(self, row: int | slice) -> RailRow | list[RailRow]:
         if isinstance(row, slice):
             return [self[at] for at in range(*row.indices(len(self)))]
-        node = self._nodes[row]
+        node, place = self.nodes[row], self._places[row]
         lane = self._lanes.get(self._layout.lanes[node])
-        column = self._columns[row] if lane is None else lane.column
-        above = self._lines[bisect_left(self._rows, row)]
-        below = self._lines[bisect_right(self._rows, row)]
-        cells = {at: UP for at, end in above.items() if end >= row}
+        column = self._columns[place] if lane is None else lane.column
+        above = self._lines[bisect_left(self._rows, place)]
+        below = self._lines[bisect_right(self._rows, place)]
+        cells = {at: UP for at, end in above.items() if end >= place}
         for at, end in below.items():
-            if end > row:
+            if end > place:
                 cells[at] = cells.get(at, 0) | DOWN
-        for one, other in self._connections.get(row, ()):
+        for one, other in self._connections.get(place, ()):
             left, right = sorted((one, other))
             for at in range(left, right + 1):
                 cells[at] = cells.get(at, 0) | RIGHT * (at < right) | LEFT * (at > left)

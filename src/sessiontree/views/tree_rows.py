@@ -142,9 +142,12 @@ class TreeRows:
         if self.session.leaf != self.leaf:
             self._find_active()
         self._folds = self._foldable if self._can_fold and self.filter == "default" else _NO_FOLDS
-        self.nodes = array("q", group_lanes(self.layout, self._visible()))
+        self._set_rails(Rails(self.layout, group_lanes(self.layout, self._visible()), self._max_columns))
+
+    def _set_rails(self, rails: Rails) -> None:
+        self._rails = rails
+        self.nodes = rails.nodes
         """By row: the node that it stands for."""
-        self._rails = Rails(self.layout, self.nodes, self._max_columns)
         self.here = self.row_of(self.current)
         """The row of the current entry."""
         self._place_marks()
@@ -299,6 +302,20 @@ class TreeRows:
             return None
         self.unfolded.discard(node)
         return node
+
+    def splice_fold(self, node: int) -> bool:
+        """Show or hide the rows of one fold that has changed; False if other rows change too (then `rearrange`)."""
+        nodes, count = self._folds.runs[node], self._folds.count
+        row = self._rails.row_of[node]
+        if row == NO_ROW or self.is_compaction(node) or any(count[other] > 1 for other in nodes[1:]):
+            return False  # what a compaction replaced may be anywhere before it
+        if node in self.unfolded:
+            rails = self._rails.splice(row, 0, nodes[1:])
+        else:
+            rails = self._rails.splice(row, len(nodes) - 1, ())
+        if rails is not None:
+            self._set_rails(rails)
+        return rails is not None
 
     def copy(self) -> TreeRows:
         """The same rows, to be arranged in another way. What is known about the session is shared."""
