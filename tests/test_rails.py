@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.core.layout import NO_LANE, NO_NODE, Layout, LayoutColumns, lay_out
+from sessiontree.core.layout import NO_LANE, NO_NODE, Layout, LayoutColumns, find_runs, lay_out
 from sessiontree.views.rails import DOWN, LEFT, RIGHT, UP, RailRow, Rails, group_lanes
 from tests.builders import examples
 
@@ -133,3 +133,23 @@ def test_groups_keep_every_node_and_the_order_of_what_follows(layout: Layout, ev
     for source, merge in layout.joins:
         if source in position and merge in position and layout.lanes[source] != NO_LANE:
             assert position[source] < position[merge]
+
+
+@given(layouts())
+@examples(500)
+def test_showing_or_hiding_the_rows_of_a_run_draws_what_drawing_anew_does(layout: Layout) -> None:
+    whole = Rails(layout, group_lanes(layout, layout.rows()), WIDE)
+    for run in find_runs(layout):
+        others = [node for node in layout.rows() if node not in run[1:]]
+        folded = Rails(layout, group_lanes(layout, others), WIDE)
+        unfolded = folded.splice(folded.row_of[run[0]], 0, run[1:])
+        hidden = whole.splice(whole.row_of[run[0]], len(run) - 1, ())
+        assert (unfolded is None) is (hidden is None)
+        if unfolded is not None and hidden is not None:
+            assert (list(unfolded), unfolded.row_of) == (list(whole), whole.row_of)
+            assert (list(hidden), hidden.row_of) == (list(folded), folded.row_of)
+
+
+def test_a_run_without_forks_is_spliced() -> None:
+    layout = lay_out(LayoutColumns([None, 0, 1, 2, 3], [True] * 5))
+    assert Rails(layout, [0, 1, 4], WIDE).splice(1, 0, [2, 3]) is not None

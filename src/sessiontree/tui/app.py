@@ -29,7 +29,8 @@ class SessionTreeApp(App[Request | None]):
     def __init__(self, workbench: Workbench, *, everywhere: bool = False) -> None:
         # Until the first frame, almost everything that is created stays: collecting garbage only delays it.
         gc.disable()
-        super().__init__()
+        # Without colors, Textual would paint shades of gray: those may not fit the terminal's own colors.
+        super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         self.workbench = workbench
         self.late_errors: list[str] = []
         """Errors of actions that ended after the screens had closed."""

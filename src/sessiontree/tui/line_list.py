@@ -22,7 +22,7 @@ from textual.widget import Widget
 from sessiontree.views.text import fitted
 
 WHEEL_ROWS = 3
-_MAX_KEPT = 256
+_MAX_KEPT = 128
 """Rendered rows that are kept: a few screens."""
 
 
@@ -239,11 +239,7 @@ class LineList(Widget, can_focus=True):
         if look != self._look:
             self._kept, self._look = {}, look
         count = len(self.rows)
-        bar = range(0)
-        if look.room < width:
-            size = max(height * height // count, 1)
-            start = (height - size) * self.top // max(count - height, 1)
-            bar = range(start, start + size)
+        bar = bar_rows(self.top, height, count)
         strips = [
             self._line(self.top + y, look, is_bar=y in bar) if self.top + y < count else look.blank()
             for y in crop.line_range
@@ -259,6 +255,8 @@ class LineList(Widget, can_focus=True):
         if row == self.cursor:
             name = "line-list--cursor" if self.has_focus else "line-list--cursor-blurred"
             style = self.get_component_rich_style(name, partial=True)
+            if self.app.no_color:
+                style += Style(reverse=self.has_focus, underline=not self.has_focus)
         kept = self._kept.get((row, is_bar, style))
         if kept is not None:
             return kept
@@ -274,6 +272,15 @@ class LineList(Widget, can_focus=True):
         if len(self._kept) > _MAX_KEPT:
             del self._kept[next(iter(self._kept))]
         return strip
+
+
+def bar_rows(top: int, height: int, count: int) -> range:
+    """The rows of the screen with the scroll bar: `height` of `count` rows are visible, from `top` on."""
+    if count <= height:
+        return range(0)
+    size = max(height * height // count, 1)
+    start = (height - size) * top // (count - height)
+    return range(start, start + size)
 
 
 class _Look(NamedTuple):

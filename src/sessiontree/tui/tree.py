@@ -139,7 +139,7 @@ class TreeScreen(ActionScreen[None]):
     TreeScreen #find { display: none; border: none; height: 1; padding: 0 1; }
     TreeScreen.finding #find { display: block; }
     TreeScreen #tree { width: 1fr; }
-    TreeScreen EntryPanel { width: 45%; border-left: solid $surface-lighten-2; padding: 0 1; display: none; }
+    TreeScreen EntryPanel { width: 45%; border-left: solid $surface-lighten-2; display: none; }
     TreeScreen.panel EntryPanel { display: block; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -368,8 +368,7 @@ class TreeScreen(ActionScreen[None]):
         self.toggle_class("panel")
 
     def action_scroll_panel(self, pages: int) -> None:
-        panel = self.query_one(EntryPanel)
-        panel.scroll_relative(y=pages * max(panel.size.height - 2, 1), animate=False)
+        self.query_one(EntryPanel).scroll_pages(pages)
 
     def action_help(self) -> None:
         self.app.push_screen(PageDialog("Keys", HELP))
