@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.core.layout import NO_LANE, NO_NODE, Layout, LayoutColumns, lay_out
-from sessiontree.views.rails import DOWN, LEFT, RIGHT, UP, RailRow, find_rails, group_lanes
+from sessiontree.core.layout import NO_LANE, NO_NODE, Layout, LayoutColumns, find_runs, lay_out
+from sessiontree.views.rails import DOWN, LEFT, RIGHT, UP, RailRow, Rails, group_lanes
 from tests.builders import examples
 
 WIDE = 1_000
@@ -23,7 +23,7 @@ def layout_of(*parents: int | None, joins: list[tuple[int, int]] | None = None) 
 def drawn(layout: Layout, max_columns: int = WIDE) -> list[str]:
     """The rows in groups, each with the number of its node as its dot."""
     nodes = group_lanes(layout, layout.rows())
-    return [row.text(DOTS[row.node]) for row in find_rails(layout, nodes, max_columns)]
+    return [row.text(DOTS[row.node]) for row in Rails(layout, nodes, max_columns)]
 
 
 def test_one_branch_is_one_column() -> None:
@@ -90,7 +90,7 @@ def layouts(draw: st.DrawFn) -> Layout:
 def test_every_line_starts_and_ends_somewhere(data: st.DataObject, layout: Layout, in_groups: bool) -> None:
     everything = data.draw(st.booleans())
     nodes = list(range(len(layout))) if everything else layout.rows()
-    rows = list(find_rails(layout, group_lanes(layout, nodes) if in_groups else nodes, WIDE))
+    rows = list(Rails(layout, group_lanes(layout, nodes) if in_groups else nodes, WIDE))
     for row, following in pairwise([*rows, RailRow(-1, 0, ())]):
         for column in range(max(len(row.cells), len(following.cells))):
             assert bool(cell(row, column) & DOWN) is bool(cell(following, column) & UP)
@@ -107,7 +107,7 @@ def cell(row: RailRow, column: int) -> int:
 def test_a_lane_has_one_column_and_a_line_to_what_it_follows(layout: Layout, in_groups: bool) -> None:
     nodes = group_lanes(layout, layout.rows()) if in_groups else layout.rows()
     column_of: dict[int, int] = {}
-    for row in find_rails(layout, nodes, WIDE):
+    for row in Rails(layout, nodes, WIDE):
         lane = layout.lanes[row.node]
         is_first = layout.first[lane] == row.node
         assert column_of.setdefault(lane, row.column) == row.column
@@ -133,3 +133,23 @@ def test_groups_keep_every_node_and_the_order_of_what_follows(layout: Layout, ev
     for source, merge in layout.joins:
         if source in position and merge in position and layout.lanes[source] != NO_LANE:
             assert position[source] < position[merge]
+
+
+@given(layouts())
+@examples(500)
+def test_showing_or_hiding_the_rows_of_a_run_draws_what_drawing_anew_does(layout: Layout) -> None:
+    whole = Rails(layout, group_lanes(layout, layout.rows()), WIDE)
+    for run in find_runs(layout):
+        others = [node for node in layout.rows() if node not in run[1:]]
+        folded = Rails(layout, group_lanes(layout, others), WIDE)
+        unfolded = folded.splice(folded.row_of[run[0]], 0, run[1:])
+        hidden = whole.splice(whole.row_of[run[0]], len(run) - 1, ())
+        assert (unfolded is None) is (hidden is None)
+        if unfolded is not None and hidden is not None:
+            assert (list(unfolded), unfolded.row_of) == (list(whole), whole.row_of)
+            assert (list(hidden), hidden.row_of) == (list(folded), folded.row_of)
+
+
+def test_a_run_without_forks_is_spliced() -> None:
+    layout = lay_out(LayoutColumns([None, 0, 1, 2, 3], [True] * 5))
+    assert Rails(layout, [0, 1, 4], WIDE).splice(1, 0, [2, 3]) is not None

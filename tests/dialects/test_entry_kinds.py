@@ -23,6 +23,9 @@ def test_kinds_are_those_of_the_decoded_entries(path: Path) -> None:
         return  # not a session: other tests are about that
     kinds = session.dialect.entry_kinds(session.journal)
     assert len(kinds) == len(session)
-    for kind, entry in zip(kinds, session, strict=True):
-        if isinstance(entry, MessageEntry) and not entry.more_messages and message_blocks(entry.message):
+    raw = session.journal.iter_raw(range(len(session)))
+    for kind, entry, line in zip(kinds, session, raw, strict=True):
+        if b'"isCompactSummary":true' in line.replace(b": ", b":"):
+            assert kind == "summary"  # a user message, but not one that the user wrote
+        elif isinstance(entry, MessageEntry) and not entry.more_messages and message_blocks(entry.message):
             assert kind == message_kind(entry.message)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from rich.text import Text
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -362,3 +363,36 @@ def test_keys_before_the_session_is_read_do_nothing(running: Running, workbench:
             assert tree_of(pilot).source.rows.filter == "default"
 
     asyncio.run(run())
+
+
+def test_a_long_entry_is_scrolled_beside_the_tree(running: Running) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        await go_to(pilot, "Edit tests/test_login.py")
+        panel = tree_of(pilot).query_one(EntryPanel)
+        lines = [f"line {number}" for number in range(100)]
+        panel.show_now(*map(Text, lines))
+
+        def shown() -> list[str]:
+            return [panel.render_line(y).text.rstrip("▐ ") for y in range(panel.size.height)]
+
+        height = panel.size.height
+        assert shown() == lines[:height]
+        await pilot.press("right_square_bracket")
+        assert shown() == lines[height - 2 : 2 * height - 2]
+        await pilot.press("left_square_bracket", "left_square_bracket")
+        assert shown() == lines[:height]
+        assert panel.render_line(0).text.endswith("▐")
+
+    walk(running, steps)
+
+
+def test_without_colors_those_of_the_terminal_are_used(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+
+    async def steps(pilot: Pilot[Any]) -> None:
+        strips = pilot.app.screen._compositor.render_strips(pilot.app.size)
+        styles = [style for strip in strips for _, style, _ in strip if style is not None]
+        assert {color.name for style in styles for color in (style.color, style.bgcolor) if color} == {"default"}
+        assert any(style.reverse for style in styles), "the cursor is visible"
+
+    walk(running, steps)

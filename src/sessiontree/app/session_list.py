@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from sessiontree.library.summary import Summary
 from sessiontree.library.threads import ThreadMember, build_threads
-from sessiontree.search.matcher import matches_choice
 from sessiontree.search.query import And, Expression, Filters, Not, Or, Phrase, Query, Regex, Word, terms
 from sessiontree.search.query_parser import parse
 from sessiontree.search.session_filter import filter_sessions
@@ -112,9 +111,9 @@ def _filter_facts(
 ) -> list[Summary]:
     """Apply the filters on tags, model and health."""
     if filters.tag:
-        sessions = [each for each in sessions if matches_choice(filters.tag, tags.get(each.ref, ()).__contains__)]
+        sessions = [each for each in sessions if filters.tag.accepts(tags.get(each.ref, ()).__contains__)]
     if filters.model:
-        sessions = [each for each in sessions if matches_choice(filters.model, partial(_is_in, each.model or ""))]
+        sessions = [each for each in sessions if filters.model.accepts(partial(_is_in, each.model or ""))]
     return sessions if health is None else [each for each in sessions if each.health == health]
 
 

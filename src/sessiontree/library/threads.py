@@ -113,7 +113,7 @@ def _arrange(
             parents[summary.ref] = parent.ref
             children.setdefault(parent.ref, []).append(summary)
     tops = [summary for summary in sessions if summary.ref not in parents]
-    if by_thread:
+    if by_thread and children:  # else they are in order already
         positions = {summary.ref: at for at, summary in enumerate(sessions)}
 
         def first_position(summary: Summary) -> int:

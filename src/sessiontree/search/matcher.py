@@ -372,17 +372,12 @@ def passes_filters(text: Text, line: Line, filters: Filters) -> bool:
     """Whether a text passes the filters on texts."""
     return (
         (filters.error is None or text.is_error == filters.error)
-        and matches_choice(filters.kinds, lambda kind: text.kind == kind)
-        and matches_choice(filters.role, lambda role: _is_role(role, text))
-        and matches_choice(filters.tool, lambda tool: is_tool(tool, text.tool))
-        and matches_choice(filters.model, lambda model: folded(model) in folded(line.model))
+        and filters.kinds.accepts(lambda kind: text.kind == kind)
+        and filters.role.accepts(lambda role: _is_role(role, text))
+        and filters.tool.accepts(lambda tool: is_tool(tool, text.tool))
+        and filters.model.accepts(lambda model: folded(model) in folded(line.model))
         and (not filters.file or _fits_file(text, filters.file))
     )
-
-
-def matches_choice(choice: Choice, fits: Callable[[str], bool]) -> bool:
-    """Whether a filter accepts a text, given a test for one of its values."""
-    return (not choice.wanted or any(map(fits, choice.wanted))) and not any(map(fits, choice.unwanted))
 
 
 def _is_role(role: str, text: Text) -> bool:
@@ -397,7 +392,7 @@ def is_tool(wanted: str, name: str) -> bool:
 
 def _fits_file(text: Text, choice: Choice) -> bool:
     files = [folded(file) for file in text.files()]
-    return matches_choice(choice, lambda wanted: any(_is_file(folded(wanted), file) for file in files))
+    return choice.accepts(lambda wanted: any(_is_file(folded(wanted), file) for file in files))
 
 
 def _is_file(wanted: str, file: str) -> bool:

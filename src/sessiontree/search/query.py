@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -74,6 +75,10 @@ class Choice(Struct, frozen=True):
 
     def __bool__(self) -> bool:
         return bool(self.wanted or self.unwanted)
+
+    def accepts(self, fits: Callable[[str], bool]) -> bool:
+        """Whether a text passes, given a test for one of the values."""
+        return (not self.wanted or any(map(fits, self.wanted))) and not any(map(fits, self.unwanted))
 
 
 class Filters(Struct, frozen=True):

@@ -8,7 +8,6 @@ from operator import eq
 from typing import TYPE_CHECKING
 
 from sessiontree.library.summary import Summary
-from sessiontree.search.matcher import matches_choice
 from sessiontree.search.query import Filters
 
 if TYPE_CHECKING:
@@ -34,16 +33,14 @@ def filter_sessions(found: list[Summary], filters: Filters) -> list[Summary]:
     if not filters.agent and not filters.project and not filters.session and filters.before is None:
         return found
     # Many sessions, few agents and folders: each is tested once.
-    agents = {agent for agent in {each.agent for each in found} if matches_choice(filters.agent, partial(eq, agent))}
-    folders = {
-        cwd for cwd in {each.cwd for each in found} if matches_choice(filters.project, partial(is_in_project, cwd))
-    }
+    agents = {agent for agent in {each.agent for each in found} if filters.agent.accepts(partial(eq, agent))}
+    folders = {cwd for cwd in {each.cwd for each in found} if filters.project.accepts(partial(is_in_project, cwd))}
     return [
         summary
         for summary in found
         if summary.agent in agents
         and summary.cwd in folders
-        and (not filters.session or matches_choice(filters.session, summary.id.startswith))
+        and filters.session.accepts(summary.id.startswith)
         and (filters.before is None or summary.created is None or summary.created < filters.before)
     ]
 
@@ -51,7 +48,7 @@ def filter_sessions(found: list[Summary], filters: Filters) -> list[Summary]:
 def _matches_tags(filters: Filters, tags: SessionTags | None) -> bool:
     own = () if tags is None else tags.tags
     is_pinned = tags is not None and tags.pinned
-    return matches_choice(filters.tag, own.__contains__) and filters.pinned in (None, is_pinned)
+    return filters.tag.accepts(own.__contains__) and filters.pinned in (None, is_pinned)
 
 
 def is_in_project(cwd: str, wanted: str) -> bool:

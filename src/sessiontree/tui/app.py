@@ -47,7 +47,8 @@ class SessionTreeApp(App[Request | None]):
         """
         # Until the first frame, almost everything that is created stays: collecting garbage only delays it.
         gc.disable()
-        super().__init__()
+        # Without colors, Textual would paint shades of gray: those may not fit the terminal's own colors.
+        super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         self.workbench = workbench
         self._first: Callable[[], Screen[None]] = first or (lambda: SessionsScreen(everywhere=everywhere))
         self._start_options = start_options

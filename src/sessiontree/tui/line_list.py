@@ -6,12 +6,14 @@ of rows, a cursor and an offset, and asks its source for the visible rows.
 
 from __future__ import annotations
 
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from rich.segment import Segment
 from rich.style import Style
 from textual.binding import Binding, BindingType
+from textual.color import Color
 from textual.events import Click, MouseScrollDown, MouseScrollUp
+from textual.filter import LineFilter
 from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
@@ -20,6 +22,8 @@ from textual.widget import Widget
 from sessiontree.views.text import fitted
 
 WHEEL_ROWS = 3
+_MAX_KEPT = 128
+"""Rendered rows that are kept: a few screens."""
 
 
 class RowSource(Protocol):
@@ -106,6 +110,10 @@ class LineList(Widget, can_focus=True):
         self.cursor: int | None = None
         self.top = 0
         """The first visible row."""
+        self._kept: dict[tuple[int, bool, Style | None], Strip] = {}
+        """Rendered rows, with and without a part of the scroll bar and the style of the cursor."""
+        self._look: _Look | None = None
+        """What they were rendered for."""
 
     # Content
 
@@ -113,11 +121,13 @@ class LineList(Widget, can_focus=True):
         """Replace the rows; the cursor is put on the given one, or on the first."""
         self.rows = rows
         self.cursor = None
+        self._kept = {}
         self._place(0 if cursor is None else cursor, 1)
         self.refresh()
 
     def refresh_rows(self) -> None:
         """Render the visible rows again, after their content has changed."""
+        self._kept = {}
         self.refresh()
 
     # Cursor
@@ -219,35 +229,77 @@ class LineList(Widget, can_focus=True):
 
     # Rendering
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The list has no border and no padding, so lines are passed on as they are, and rendered rows are kept.
+
+        Textual asks for all lines again when a widget beside the list has changed.
+        """
+        width, height = self.size
+        look = _Look(self.rich_style, self.background_colors[1], tuple(self.get_line_filters()), width, self.row_width)
+        if look != self._look:
+            self._kept, self._look = {}, look
+        count = len(self.rows)
+        bar = bar_rows(self.top, height, count)
+        strips = [
+            self._line(self.top + y, look, is_bar=y in bar) if self.top + y < count else look.blank()
+            for y in crop.line_range
+        ]
+        return strips if crop.column_span == (0, width) else [strip.crop(*crop.column_span) for strip in strips]
+
     def render_line(self, y: int) -> Strip:
-        width, row = self.size.width, self.top + y
-        if row >= len(self.rows):
-            return Strip.blank(width, self.rich_style)
-        room = self.row_width
-        has_bar = room < width
-        segments = self.rows.render(row, room)
-        base = self.rich_style
+        return self.render_lines(Region(0, y, self.size.width, 1))[0]
+
+    def _line(self, row: int, look: _Look, *, is_bar: bool) -> Strip:
+        """A row, with its part of the scroll bar."""
+        style: Style | None = None
         if row == self.cursor:
             name = "line-list--cursor" if self.has_focus else "line-list--cursor-blurred"
-            cursor = self.get_component_rich_style(name, partial=True)
+            style = self.get_component_rich_style(name, partial=True)
+            if self.app.no_color:
+                style += Style(reverse=self.has_focus, underline=not self.has_focus)
+        kept = self._kept.get((row, is_bar, style))
+        if kept is not None:
+            return kept
+        segments = self.rows.render(row, look.room)
+        if style is not None:
             # The cursor's colors replace those of the row, so that every theme keeps its contrast.
-            segments = [Segment(text, Style(bold=bool(style and style.bold))) for text, style, _ in segments]
-            strip = Strip(segments).adjust_cell_length(room).apply_style(base + cursor)
-        else:
-            strip = Strip(segments).adjust_cell_length(room).apply_style(base)
-        if has_bar:
-            strip = Strip([*strip, Segment(self._bar(y), base + self._bar_style())], width)
+            segments = [Segment(text, Style(bold=bool(of_text and of_text.bold))) for text, of_text, _ in segments]
+        strip = Strip(segments).adjust_cell_length(look.room).apply_style(look.style + style)
+        if look.room < look.width:
+            bar_style = look.style + self.get_component_rich_style("line-list--scrollbar", partial=True)
+            strip = Strip([*strip, Segment("▐" if is_bar else " ", bar_style)], look.width)
+        strip = self._kept[row, is_bar, style] = look.filtered(strip)
+        if len(self._kept) > _MAX_KEPT:
+            del self._kept[next(iter(self._kept))]
         return strip
 
-    def _bar(self, y: int) -> str:
-        """The scroll bar at a row of the screen."""
-        visible, count = self._visible_rows(), len(self.rows)
-        size = max(visible * visible // count, 1)
-        start = (visible - size) * self.top // max(count - visible, 1)
-        return "▐" if start <= y < start + size else " "
 
-    def _bar_style(self) -> Style:
-        return self.get_component_rich_style("line-list--scrollbar", partial=True)
+def bar_rows(top: int, height: int, count: int) -> range:
+    """The rows of the screen with the scroll bar: `height` of `count` rows are visible, from `top` on."""
+    if count <= height:
+        return range(0)
+    size = max(height * height // count, 1)
+    start = (height - size) * top // (count - height)
+    return range(start, start + size)
+
+
+class _Look(NamedTuple):
+    """What all rows of a list have in common."""
+
+    style: Style
+    background: Color
+    filters: tuple[LineFilter, ...]
+    width: int
+    room: int
+    """Columns for a row, without the scroll bar."""
+
+    def filtered(self, strip: Strip) -> Strip:
+        for each in self.filters:
+            strip = strip.apply_filter(each, self.background)
+        return strip
+
+    def blank(self) -> Strip:
+        return self.filtered(Strip.blank(self.width, self.style))
 
 
 class TextRow(Widget):

@@ -5,33 +5,55 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from io import StringIO
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from rich.console import Console, Group, RenderableType
+from rich.segment import Segment
+from rich.style import Style
 from textual import work
-from textual.geometry import Size
-from textual.scroll_view import ScrollView
+from textual.events import MouseScrollDown, MouseScrollUp
+from textual.geometry import Region
 from textual.strip import Strip
+from textual.widget import Widget
 from textual.worker import get_current_worker
+
+from sessiontree.tui.line_list import WHEEL_ROWS, bar_rows
 
 Build: TypeAlias = Callable[[], Sequence[RenderableType]]
 
 _MAX_LINES = 4_000
 
 
-class RenderedPanel(ScrollView, can_focus=False):
-    """Shows rich content. `show_content` replaces it."""
+class RenderedPanel(Widget, can_focus=False):
+    """Shows rich content. `show_content` replaces it.
+
+    Textual arranges the whole screen again when the content of its own scroll views gets another height, so this widget
+    scrolls itself, with a scroll bar in its last column.
+    """
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"rendered-panel--scrollbar"}
+    DEFAULT_CSS = """
+    RenderedPanel { height: 1fr; padding: 0 0 0 1; }
+    RenderedPanel > .rendered-panel--scrollbar { color: $primary; }
+    """
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._build: Build | None = None
         self._lines: list[Strip] = []
         self._shown: Build | None = None
+        self._top = 0
+        """The first visible line."""
+        self._style = self._bar_style = Style()
 
     @property
     def is_done(self) -> bool:
         """Whether the panel shows the content that was last asked for, or is hidden."""
         return self._build is self._shown or not self.display
+
+    @property
+    def _text_width(self) -> int:
+        return self.size.width - 1
 
     def show_content(self, build: Build, *, delay: float) -> None:
         """Show what a function returns. It is called in a thread after a delay, unless other content is shown then."""
@@ -44,16 +66,16 @@ class RenderedPanel(ScrollView, can_focus=False):
     def show_now(self, *content: RenderableType) -> None:
         """Show a few lines at once."""
         self._build = None
-        width = self.scrollable_content_region.width
+        width = self._text_width
         if self.display and width > 0:
-            self._show_lines(render_lines(content, width), width)
+            self._show_lines(render_lines(content, width))
 
     def on_resize(self) -> None:
         if self._build is not None:
             self._start(self._build)
 
     def _start(self, build: Build) -> None:
-        width = self.scrollable_content_region.width
+        width = self._text_width
         if build is self._build and self.display and width > 0:
             self._render_built(build, width)
 
@@ -62,24 +84,52 @@ class RenderedPanel(ScrollView, can_focus=False):
         worker = get_current_worker()
         lines = render_lines(build(), width)
         if not worker.is_cancelled:
-            self.app.call_from_thread(self._show_if_wanted, build, lines, width)
+            self.app.call_from_thread(self._show_if_wanted, build, lines)
 
-    def _show_if_wanted(self, build: Build, lines: list[Strip], width: int) -> None:
+    def _show_if_wanted(self, build: Build, lines: list[Strip]) -> None:
         if self.is_attached and build is self._build:
             self._shown = build
-            self._show_lines(lines, width)
+            self._show_lines(lines)
 
-    def _show_lines(self, lines: list[Strip], width: int) -> None:
-        self._lines = lines
-        self.virtual_size = Size(width, len(lines))
-        self.scroll_to(0, 0, animate=False)
+    def _show_lines(self, lines: list[Strip]) -> None:
+        changed = max(len(self._lines), len(lines))
+        self._lines, self._top = lines, 0
+        self.refresh(Region(0, 0, self.size.width, min(changed, self.size.height)))
+
+    # Scrolling
+
+    def scroll_pages(self, pages: int) -> None:
+        """Scroll down or, with a negative number, up."""
+        self._scroll(pages * max(self.size.height - 2, 1))
+
+    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
+        event.stop()
+        self._scroll(WHEEL_ROWS)
+
+    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
+        event.stop()
+        self._scroll(-WHEEL_ROWS)
+
+    def _scroll(self, rows: int) -> None:
+        self._top = max(min(self._top + rows, len(self._lines) - self.size.height), 0)
         self.refresh()
 
+    # Rendering
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        # The same for all lines; Textual finds styles each time.
+        self._style = self.rich_style
+        self._bar_style = self._style + self.get_component_rich_style("rendered-panel--scrollbar", partial=True)
+        return super().render_lines(crop)
+
     def render_line(self, y: int) -> Strip:
-        width, at = self.scrollable_content_region.width, y + self.scroll_offset.y
+        (width, height), at = self.size, y + self._top
         if at >= len(self._lines):
-            return Strip.blank(width, self.rich_style)
-        return self._lines[at].adjust_cell_length(width).apply_style(self.rich_style)
+            return Strip.blank(width, self._style)
+        strip = self._lines[at].adjust_cell_length(width - 1).apply_style(self._style)
+        is_bar = y in bar_rows(self._top, height, len(self._lines))
+        bar = Segment("▐", self._bar_style) if is_bar else Segment(" ", self._style)
+        return Strip([*strip, bar], width)
 
 
 def render_lines(content: Sequence[RenderableType], width: int) -> list[Strip]:

@@ -72,7 +72,7 @@ class SessionsScreen(ActionScreen[None]):
     DEFAULT_CSS = """
     SessionsScreen #box { border: none; height: 1; padding: 0 1; background: $surface; }
     SessionsScreen #list { width: 1fr; }
-    SessionsScreen PreviewPanel { width: 42%; border-left: solid $surface-lighten-2; padding: 0 1; display: none; }
+    SessionsScreen PreviewPanel { width: 42%; border-left: solid $surface-lighten-2; display: none; }
     SessionsScreen.preview PreviewPanel { display: block; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from rich.segment import Segment
@@ -111,8 +112,7 @@ class TreeSource:
         for part in draw_row(rows, row, shown, facts, width, self.format, self.marked):
             match part.kind:
                 case "rails" | "other rails":
-                    color = f"color({lane_color(rows.lane(row))})"
-                    segments.append(Segment(part.text, Style(color=color, dim=part.kind == "other rails")))
+                    segments.append(Segment(part.text, _rail_style(lane_color(rows.lane(row)), part.kind == "rails")))
                 case "name":
                     segments.append(Segment(part.text, _NAMES.get(facts.name, _DIM)))
                 case "text" | "other text" as kind:
@@ -130,6 +130,11 @@ class TreeSource:
         return [Segment(text[:at], style), Segment(text[at:end], _MATCH), Segment(text[end:], style)]
 
 
+@lru_cache(64)
+def _rail_style(color: int, is_active: bool) -> Style:
+    return Style(color=f"color({color})", dim=not is_active)
+
+
 class TreeScreen(ActionScreen[None]):
     """One session as a tree."""
 
@@ -138,7 +143,7 @@ class TreeScreen(ActionScreen[None]):
     TreeScreen #find { display: none; border: none; height: 1; padding: 0 1; }
     TreeScreen.finding #find { display: block; }
     TreeScreen #tree { width: 1fr; }
-    TreeScreen EntryPanel { width: 45%; border-left: solid $surface-lighten-2; padding: 0 1; display: none; }
+    TreeScreen EntryPanel { width: 45%; border-left: solid $surface-lighten-2; display: none; }
     TreeScreen.panel EntryPanel { display: block; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -344,7 +349,12 @@ class TreeScreen(ActionScreen[None]):
             return
         rows = self.wanted.copy()
         node = rows.set_fold(row, is_folded=is_folded)
-        if node is not None:
+        if node is None:
+            return
+        if rows.splice_fold(node):
+            self._wanted = rows
+            self._show_arranged(rows, node)
+        else:
             self._arrange(rows, node)
 
     def action_times(self) -> None:
@@ -355,8 +365,7 @@ class TreeScreen(ActionScreen[None]):
         self.toggle_class("panel")
 
     def action_scroll_panel(self, pages: int) -> None:
-        panel = self.query_one(EntryPanel)
-        panel.scroll_relative(y=pages * max(panel.size.height - 2, 1), animate=False)
+        self.query_one(EntryPanel).scroll_pages(pages)
 
     def action_help(self) -> None:
         self.app.push_screen(PageDialog("Keys", HELP))

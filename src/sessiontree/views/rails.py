@@ -11,10 +11,12 @@ the whole session. They do not depend on the current entry.
 from __future__ import annotations
 
 from array import array
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from copy import copy
 from functools import lru_cache
-from itertools import chain
+from operator import itemgetter
+from typing import overload
 
 from msgspec import Struct
 
@@ -23,7 +25,8 @@ from sessiontree.core.layout import NO_LANE, NO_NODE, Layout
 UP, DOWN, LEFT, RIGHT = 1, 2, 4, 8
 """Directions in which lines leave a cell; a cell is their sum."""
 
-_NO_ROW = -1
+NO_ROW = -1
+"""In columns of rows: none."""
 
 _GLYPHS = " │││─╯╮┤─╰╭├─┴┬┼"
 
@@ -51,7 +54,7 @@ def _text(cells: tuple[int, ...], at: int, dot: str) -> str:
     return "".join(parts).rstrip()
 
 
-class _Lane(Struct):
+class _Lane(Struct, gc=False):
     """The extent of a lane in the drawing."""
 
     start: int
@@ -70,77 +73,156 @@ def group_lanes(layout: Layout, nodes: Iterable[int]) -> list[int]:
     that it follows. It changes nothing if only one branch was written at a time.
     """
     queues = _queues(layout, nodes)
-    waiting = bytearray(len(layout))
-    """By node: whether it has a lane and still has to be placed."""
-    for node in chain.from_iterable(queues.values()):
-        waiting[node] = layout.lanes[node] != NO_LANE
+    placed = dict.fromkeys(queues, 0)
+    """By lane: how many of its nodes are placed."""
     sources: dict[int, list[int]] = {}
-    for source, merge in layout.joins:
+    merges: dict[int, list[int]] = {}
+    """By lane: its merges, which may have to wait for other lanes. So may its first node; all others cannot."""
+    for source, merge in sorted(layout.joins, key=itemgetter(1)):
         sources.setdefault(merge, []).append(source)
+        merges.setdefault(layout.lanes[merge], []).append(merge)
+
+    def is_waiting(node: int) -> bool:
+        lane = layout.lanes[node]
+        queue = queues.get(lane)
+        return queue is not None and placed[lane] < len(queue) and queue[placed[lane]] <= node
+
     done: list[int] = []
     for lane in sorted(queues):
         pending = [(lane, len(layout))]
         while pending:
             lane, until = pending[-1]
-            queue = queues.get(lane)
-            if not queue or queue[0] > until:
+            queue, start = queues[lane], placed[lane]
+            if start == len(queue) or queue[start] > until:
                 pending.pop()
                 continue
-            node = queue[0]
+            node = queue[start]
             before = (layout.before[node], *sources.get(node, ()))
-            missing = next((other for other in before if other != NO_NODE and waiting[other]), None)
+            missing = next((other for other in before if other != NO_NODE and is_waiting(other)), None)
             if missing is not None:
                 pending.append((layout.lanes[missing], missing))
-            else:
-                done.append(queue.popleft())
-                waiting[node] = False
+                continue
+            stops = merges.get(lane, ())
+            following = bisect_right(stops, node)
+            last = min(until, stops[following] - 1) if following < len(stops) else until
+            end = bisect_right(queue, last, start)
+            done += queue[start:end]
+            placed[lane] = end
     return done
 
 
-def _queues(layout: Layout, nodes: Iterable[int]) -> dict[int, deque[int]]:
+def _queues(layout: Layout, nodes: Iterable[int]) -> dict[int, list[int]]:
     """The nodes of each lane. Those without a lane stay after the node before them."""
-    queues: dict[int, deque[int]] = {}
-    lane = 0
+    queues: dict[int, list[int]] = {}
+    lanes = layout.lanes
+    current = NO_LANE
+    queue = queues[0] = []
     for node in nodes:
-        if layout.lanes[node] != NO_LANE:
-            lane = layout.lanes[node]
-        queues.setdefault(lane, deque()).append(node)
+        lane = lanes[node]
+        if lane != current and lane != NO_LANE:
+            current = lane
+            queue = queues.setdefault(lane, [])
+        queue.append(node)
     return queues
 
 
-def find_rails(layout: Layout, nodes: Sequence[int], max_columns: int) -> Iterator[RailRow]:
-    """Find the lines of a drawing with one row for each of `nodes`, in file order or as `group_lanes` sorts them.
+class Rails(Sequence[RailRow]):
+    """The lines of a drawing with one row for each of `nodes`, in file order or as `group_lanes` sorts them.
 
     With more than `max_columns` columns, the last one is shared.
+
+    Lines begin, branch off and merge at a few rows only. Columns are assigned there; the cells of a row are found when
+    it is drawn, from the lines above and below it.
     """
-    row_of = array("q", [_NO_ROW]) * len(layout)
-    for row, node in enumerate(nodes):
-        row_of[node] = row
-    lanes = _find_lanes(layout, nodes)
-    forks = _find_forks(layout, row_of, lanes)
-    joins = _find_joins(layout, row_of, lanes)
-    board = _Board(max_columns)
-    for row, node in enumerate(nodes):
-        cells = board.begin_row(row)
-        lane = lanes.get(layout.lanes[node])
-        if lane is None:
-            column = board.free_column(row)
-        else:
-            if lane.column < 0:
-                _start_lane(board, lane, row)
-            column = lane.column
-            board.draw_down(column, row, lane.end)
-        children = forks.get(row)
-        if children:
-            rail = board.take(row, children[-1].end)
-            board.connect(column, rail)
-            board.draw_down(rail, row, children[-1].end)
-            for child in children:
-                child.rail, child.continues_rail = rail, child is children[-1]
-        for merged in joins.get(row, ()):
-            board.connect(merged.column, column)
+
+    def __init__(self, layout: Layout, nodes: Sequence[int], max_columns: int) -> None:
+        self._layout = layout
+        self._set_nodes(array("q", nodes), array("d", range(len(nodes))))
+        self._lanes = _find_lanes(layout, nodes)
+        self._columns: dict[float, int] = {}
+        """By row of a node without a lane: its column."""
+        self._lines: list[dict[int, int]] = [{}]
+        """Before the first and after each of `_rows`: the lines to the next row, by column, with their last row."""
+        self._connections: dict[float, list[tuple[int, int]]] = {}
+        """By row: the columns that are connected in it, in pairs."""
+        forks = _find_forks(layout, self.row_of, self._lanes)
+        joins = _find_joins(layout, self.row_of, self._lanes)
+        alone = [row for row, node in enumerate(nodes) if layout.lanes[node] == NO_LANE]
+        self._rows = sorted({lane.start for lane in self._lanes.values()}.union(forks, joins, alone))
+        board = _Board(max_columns)
+        for row in self._rows:
+            board.begin_row(row)
+            lane = self._lanes.get(layout.lanes[nodes[row]])
+            if lane is None:
+                column = self._columns[row] = board.free_column(row)
+            else:
+                if lane.column < 0:
+                    _start_lane(board, lane, row)
+                column = lane.column
+                board.draw_down(column, row, lane.end)
+            children = forks.get(row)
+            if children:
+                rail = board.take(row, children[-1].end)
+                board.connected.append((column, rail))
+                board.draw_down(rail, row, children[-1].end)
+                for child in children:
+                    child.rail, child.continues_rail = rail, child is children[-1]
+            board.connected += [(merged.column, column) for merged in joins.get(row, ())]
+            self._lines.append(board.lines)
+            if board.connected:
+                self._connections[row] = board.connected
+
+    def _set_nodes(self, nodes: array[int], places: array[float]) -> None:
+        self.nodes = nodes
+        self._places = places
+        """By row: its number when the lines were found. Rows that were inserted later are halfway between two."""
+        self.row_of = array("q", [NO_ROW]) * len(self._layout)
+        """By node: its row, or `NO_ROW`."""
+        for row, node in enumerate(nodes):
+            self.row_of[node] = row
+
+    def splice(self, row: int, removed: int, inserted: Sequence[int]) -> Rails | None:
+        """The drawing with rows removed or inserted after another row of their lane; None if that changes other rows.
+
+        It does not if no line begins or ends at these rows.
+        """
+        layout = self._layout
+        start, end = row + 1, row + 1 + removed
+        ends = {*layout.first, *layout.last, *(layout.fork(lane) for lane in range(len(layout.first)))}
+        ends.update(*layout.joins)
+        if not ends.isdisjoint(inserted) or not ends.isdisjoint(self.nodes[start:end]):
+            return None
+        nodes = self.nodes[:start] + array("q", inserted) + self.nodes[end:]
+        between = array("d", [self._places[row] // 1 + 0.5]) * len(inserted)
+        spliced = copy(self)
+        spliced._set_nodes(nodes, self._places[:start] + between + self._places[end:])
+        return spliced
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    @overload
+    def __getitem__(self, row: int) -> RailRow: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[RailRow]: ...
+    def __getitem__(self, row: int | slice) -> RailRow | list[RailRow]:
+        if isinstance(row, slice):
+            return [self[at] for at in range(*row.indices(len(self)))]
+        node, place = self.nodes[row], self._places[row]
+        lane = self._lanes.get(self._layout.lanes[node])
+        column = self._columns[place] if lane is None else lane.column
+        above = self._lines[bisect_left(self._rows, place)]
+        below = self._lines[bisect_right(self._rows, place)]
+        cells = {at: UP for at, end in above.items() if end >= place}
+        for at, end in below.items():
+            if end > place:
+                cells[at] = cells.get(at, 0) | DOWN
+        for one, other in self._connections.get(place, ()):
+            left, right = sorted((one, other))
+            for at in range(left, right + 1):
+                cells[at] = cells.get(at, 0) | RIGHT * (at < right) | LEFT * (at > left)
         width = max(column, *cells) + 1 if cells else column + 1
-        yield RailRow(node, column, tuple([cells.get(at, 0) for at in range(width)]))
+        return RailRow(node, column, tuple([cells.get(at, 0) for at in range(width)]))
 
 
 def _start_lane(board: _Board, lane: _Lane, row: int) -> None:
@@ -149,16 +231,15 @@ def _start_lane(board: _Board, lane: _Lane, row: int) -> None:
     else:
         lane.column = board.take(row, lane.end, after=lane.rail)
         if lane.rail >= 0:
-            board.connect(lane.rail, lane.column)
+            board.connected.append((lane.rail, lane.column))
 
 
 def _find_lanes(layout: Layout, nodes: Sequence[int]) -> dict[int, _Lane]:
-    lanes: dict[int, _Lane] = {}
-    for row, node in enumerate(nodes):
-        number = layout.lanes[node]
-        if number != NO_LANE:
-            lanes.setdefault(number, _Lane(row, row)).end = row
-    return lanes
+    """The lanes of some nodes, in the order in which they start."""
+    numbers = [layout.lanes[node] for node in nodes]
+    ends = dict(zip(numbers, range(len(numbers)), strict=True))
+    starts = dict(zip(reversed(numbers), reversed(range(len(numbers))), strict=True))
+    return {number: _Lane(starts[number], end) for number, end in ends.items() if number != NO_LANE}
 
 
 def _find_forks(layout: Layout, row_of: Sequence[int], lanes: dict[int, _Lane]) -> dict[int, list[_Lane]]:
@@ -176,7 +257,7 @@ def _find_joins(layout: Layout, row_of: Sequence[int], lanes: dict[int, _Lane]) 
     joins: dict[int, list[_Lane]] = {}
     for source, merge in layout.joins:
         merged, row = lanes.get(layout.lanes[source]), row_of[merge]
-        if merged is not None and row != _NO_ROW and merged.start < row and layout.lanes[source] != layout.lanes[merge]:
+        if merged is not None and row != NO_ROW and merged.start < row and layout.lanes[source] != layout.lanes[merge]:
             merged.end = max(merged.end, row)
             joins.setdefault(row, []).append(merged)
     return joins
@@ -184,7 +265,7 @@ def _find_joins(layout: Layout, row_of: Sequence[int], lanes: dict[int, _Lane]) 
 
 def _find_row(layout: Layout, row_of: Sequence[int], node: int) -> int | None:
     """The row of a node, or of the nearest one before it that is drawn."""
-    while node != NO_NODE and row_of[node] == _NO_ROW:
+    while node != NO_NODE and row_of[node] == NO_ROW:
         node = layout.before[node]
     return None if node == NO_NODE else row_of[node]
 
@@ -196,21 +277,21 @@ class _Board:
         self._max_columns = max_columns
         self._busy_until: list[int] = []
         """By column: the last row for which it is taken."""
-        self._lines: dict[int, int] = {}
+        self.lines: dict[int, int] = {}
         """Columns with a line to the next row -> the row where it ends."""
-        self._cells: dict[int, int] = {}
+        self.connected: list[tuple[int, int]] = []
+        """Pairs of columns that are connected in this row."""
 
-    def begin_row(self, row: int) -> dict[int, int]:
-        """Draw the lines from the row before; returns the cells of the new row, which later calls change."""
-        self._cells = {column: UP | DOWN * (end > row) for column, end in self._lines.items()}
-        self._lines = {column: end for column, end in self._lines.items() if end > row}
-        return self._cells
+    def begin_row(self, row: int) -> None:
+        self.lines = {column: end for column, end in self.lines.items() if end > row}
+        self.connected = []
 
     def free_column(self, row: int, after: int = -1) -> int:
         """The first free column to the right of another one; the last possible one if none is free."""
-        columns = enumerate(self._busy_until)
-        found = next((column for column, until in columns if column > after and until < row), len(self._busy_until))
-        return min(found, self._max_columns - 1)
+        for column in range(after + 1, len(self._busy_until)):
+            if self._busy_until[column] < row:
+                return column
+        return min(len(self._busy_until), self._max_columns - 1)
 
     def take(self, row: int, until: int, after: int = -1) -> int:
         column = self.free_column(row, after)
@@ -222,12 +303,4 @@ class _Board:
     def draw_down(self, column: int, row: int, until: int) -> None:
         """Draw a line down from this row."""
         if until > row:
-            self._cells[column] = self._cells.get(column, 0) | DOWN
-            self._lines[column] = max(self._lines.get(column, row), until)
-
-    def connect(self, one: int, other: int) -> None:
-        """Draw a line between two columns of this row."""
-        left, right = sorted((one, other))
-        for column in range(left, right + 1):
-            lines = RIGHT * (column < right) | LEFT * (column > left)
-            self._cells[column] = self._cells.get(column, 0) | lines
+            self.lines[column] = max(self.lines.get(column, row), until)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from datetime import datetime
 from functools import cached_property, lru_cache
+from itertools import compress
+from operator import gt
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -27,7 +29,7 @@ from sessiontree.dialects.contract import EntryKind
 from sessiontree.session.session import Session
 from sessiontree.views.branch_labels import Mark
 from sessiontree.views.graph import beginning, first_shown, gist
-from sessiontree.views.rails import RailRow, find_rails, group_lanes
+from sessiontree.views.rails import NO_ROW, RailRow, Rails, group_lanes
 from sessiontree.views.text import one_line, plural
 
 TreeFilter: TypeAlias = Literal["default", "no tools", "user", "labeled", "all", "branches"]
@@ -36,7 +38,6 @@ FILTERS: tuple[TreeFilter, ...] = ("default", "no tools", "user", "labeled", "al
 
 _TOOLS = frozenset({"calls", "result"})
 MAX_COLUMNS = 16
-_NO_ROW = -1
 _STEPS = 4
 _SPEAKERS = {
     "toolResult": "result",
@@ -63,6 +64,24 @@ class TreeRow(Struct, frozen=True):
         return self.nodes[0]
 
 
+class _Folds(Struct, frozen=True):
+    """What can be folded into which rows."""
+
+    runs: Mapping[int, list[int]]
+    """By the node of a row: the nodes that can be folded into it, itself first."""
+    fold_of: Sequence[int]
+    """By node: the node of the row it can be folded into, or `NO_NODE`. Of nested folds, the innermost."""
+    count: bytearray
+    """By node: the number of folds it is in."""
+
+    def around(self, node: int) -> int:
+        """The node of the row that a node can be folded into, or `NO_NODE`."""
+        return self.fold_of[node] if self.fold_of else NO_NODE
+
+
+_NO_FOLDS = _Folds({}, (), bytearray())
+
+
 class TreeRows:
     """The tree of a session as rows, created on access."""
 
@@ -81,23 +100,33 @@ class TreeRows:
         self.filter: TreeFilter = filter
         self.unfolded: set[int] = set()
         """Nodes of rows that are unfolded."""
-        self._folds = folds
+        self._can_fold = folds
         self._max_columns = max_columns
         self.reload()
 
     def reload(self) -> None:
         """Arrange the tree again, after the session has changed."""
         session = self.session
+        # A session that was replaced by an action is closed; its rows stay on the screen until the new ones are read.
         self.journal = session.journal
-        """Kept here: rows stay usable when an action has closed the session and the new one is still being read."""
+        self.tree, self.types = self.journal.tree, self.journal.types
         self.merges: dict[str, MergeRecord] = find_merges(session)
         self.layout: Layout = find_layout(session, self.merges)
         self.labels = session.labels
-        self._known_folds: tuple[str | None, dict[int, list[int]]] | None = None
-        """What can be folded, and the current entry it was found for."""
-        self.__dict__.pop("kinds", None)
-        self.__dict__.pop("_replaced", None)
+        for found in ("kinds", "_replaced", "_conversation", "_foldable"):
+            self.__dict__.pop(found, None)
+        self._find_active()
         self.rearrange()
+
+    def _find_active(self) -> None:
+        """Find what depends on the current entry."""
+        session = self.session
+        self.leaf = session.leaf
+        self.current = session.node_of(self.leaf)
+        self.active = set(session.path_nodes(self.leaf))
+        self.left_out = self._find_left_out()
+        """Entries that are left out of the context of the active path."""
+        self.__dict__.pop("_foldable", None)
 
     @cached_property
     def kinds(self) -> Sequence[EntryKind]:
@@ -111,56 +140,21 @@ class TreeRows:
 
     def rearrange(self) -> None:
         """Arrange the rows again, after the filter, a fold or the current entry has changed."""
-        session = self.session
-        tree = self.journal.tree
-        self.active = set(session.path_nodes(session.leaf))
-        self.leaf = session.leaf
-        self.current = session.node_of(self.leaf)
-        self._runs: dict[int, list[int]] = {}
-        if self._folds and self.filter == "default":
-            if self._known_folds is None or self._known_folds[0] != self.leaf:
-                self._known_folds = self.leaf, self._find_folds()
-            self._runs = self._known_folds[1]
-        hidden = bytearray(len(tree))
-        for first, nodes in self._runs.items():
-            if first not in self.unfolded:
-                for node in nodes[1:]:
-                    hidden[node] = True
-        self.nodes = array("q", group_lanes(self.layout, [node for node in self._visible() if not hidden[node]]))
+        if self.session.leaf != self.leaf:
+            self._find_active()
+        self._folds = self._foldable if self._can_fold and self.filter == "default" else _NO_FOLDS
+        self._set_rails(Rails(self.layout, group_lanes(self.layout, self._visible()), self._max_columns))
+
+    def _set_rails(self, rails: Rails) -> None:
+        self._rails = rails
+        self.nodes = rails.nodes
         """By row: the node that it stands for."""
-        self._columns = array("H")
-        self._cells: list[tuple[int, ...]] = []
-        known: dict[tuple[int, ...], tuple[int, ...]] = {}  # few different rows, many entries
-        for rail in find_rails(self.layout, self.nodes, self._max_columns):
-            self._columns.append(rail.column)
-            self._cells.append(known.setdefault(rail.cells, rail.cells))
-        self._row_of = array("q", [_NO_ROW]) * len(tree)
-        for row, node in enumerate(self.nodes):
-            self._row_of[node] = row
-        self._fold_of: dict[int, int] = {}
-        """By node: the node of the row it can be folded into. Of nested folds, the innermost."""
-        for first, nodes in self._runs.items():
-            for node in nodes[1:]:
-                self._fold_of.setdefault(node, first)
-        for first, nodes in self._runs.items():
-            if first not in self.unfolded:
-                row = self._row_of[self._outermost(first)]
-                for node in nodes[1:]:
-                    self._row_of[node] = row
-        self.left_out = self._find_left_out()
-        """Entries that are left out of the context of the active path."""
         self.here = self.row_of(self.current)
         """The row of the current entry."""
         self._place_marks()
 
-    def _outermost(self, first: int) -> int:
-        """The node of the row in which a fold is visible."""
-        while self._row_of[first] == _NO_ROW and first in self._fold_of:
-            first = self._fold_of[first]
-        return first
-
     def _find_left_out(self) -> set[str]:
-        types = self.journal.types
+        types = self.types
         edits = [node for node, kind in enumerate(types) if kind == "context_edit" and node in self.active]
         found: set[str] = set()
         for entry in self.journal.entries(edits):
@@ -170,12 +164,14 @@ class TreeRows:
 
     def _place_marks(self) -> None:
         """Find the first visible entry of each marked branch, and of each merged one its last."""
-        tree, joins = self.journal.tree, self.merges
-        shown = bytearray(len(tree))
-        for node in self.nodes:
-            shown[node] = True
-        self.branch_marks = first_shown(tree, self.nodes, shown, self.marks) if self.marks else {}
+        tree, joins = self.tree, self.merges
+        self.branch_marks: dict[str, Mark] = {}
         """By entry: the mark of the branch that begins there."""
+        if self.marks:
+            shown = bytearray(len(tree))
+            for node in self.nodes:
+                shown[node] = True
+            self.branch_marks = first_shown(tree, self.nodes, shown, self.marks)
         self.merged_into: dict[int, list[str]] = {}
         """By row: the merges that brought the branch that ends there into others."""
         for id, join in joins.items():
@@ -183,46 +179,77 @@ class TreeRows:
             if row is not None:
                 self.merged_into.setdefault(row, []).append(id)
 
-    def _visible(self) -> list[int]:
-        tree, types = self.journal.tree, self.journal.types
-        ids, node_of = tree.ids, tree.node_of
-        is_simple = len(node_of) == len(ids)
-        current = range(len(ids)) if is_simple else [node for node, id in enumerate(ids) if node_of[id] == node]
+    @cached_property
+    def _conversation(self) -> bytes:
+        """By node: whether it is part of the conversation, and not replaced by a later line with its id."""
+        tree, types = self.tree, self.types
+        found = bytearray(kind in CONVERSATION_TYPES for kind in types)
+        if len(tree.node_of) < len(tree.ids):
+            for node, id in enumerate(tree.ids):
+                found[node] &= tree.node_of[id] == node
+        return bytes(found)
+
+    def _visible(self) -> Iterable[int]:
+        """The nodes of the view that are not folded away, in file order."""
+        tree, conversation = self.tree, self._conversation
         match self.filter:
             case "all":
-                return list(current)
+                return sorted(tree.node_of.values())
+            case "default" if self._folds is not _NO_FOLDS:
+                hidden = self._folds.count.copy()
+                for first in self.unfolded & self._folds.runs.keys():
+                    for node in self._folds.runs[first][1:]:
+                        hidden[node] -= 1
+                return compress(range(len(tree)), map(gt, conversation, hidden))
             case "default":
-                return [node for node in current if types[node] in CONVERSATION_TYPES]
+                return compress(range(len(tree)), conversation)
             case "no tools":
-                kinds = self.kinds
-                return [node for node in current if types[node] in CONVERSATION_TYPES and kinds[node] not in _TOOLS]
+                return compress(range(len(tree)), map(gt, conversation, self._tools))
             case "user":
-                kinds = self.kinds
-                return [node for node in current if kinds[node] == "prompt"]
+                node_of, ids = tree.node_of, tree.ids
+                prompts = [node for node, kind in enumerate(self.kinds) if kind == "prompt"]
+                return [node for node in prompts if node_of[ids[node]] == node]
             case "labeled":
-                return [node for node in current if ids[node] in self.labels]
+                return sorted(tree.node_of[id] for id in self.labels if id in tree.node_of)
             case "branches":
                 layout = self.layout
                 ends = {*layout.first, *layout.last, *(node for edge in layout.joins for node in edge)}
                 ends |= {layout.fork(lane) for lane in range(len(layout.first))}
-                return [node for node in current if node in ends and types[node] in CONVERSATION_TYPES]
+                return sorted(node for node in ends if node != NO_NODE and conversation[node])
+
+    @property
+    def _tools(self) -> bytearray:
+        """By node: whether it is a tool call or a result."""
+        return bytearray(map(_TOOLS.__contains__, self.kinds))
+
+    @cached_property
+    def _foldable(self) -> _Folds:
+        """What can be folded while the current entry is the same."""
+        runs = self._find_folds()
+        fold_of = array("q", [NO_NODE]) * len(self._conversation)
+        count = bytearray(len(fold_of))
+        for first, nodes in reversed(runs.items()):  # the inner ones, runs of tool calls, come first
+            for node in nodes[1:]:
+                fold_of[node] = first
+                count[node] += 1
+        return _Folds(runs, fold_of, count)
 
     def _find_folds(self) -> dict[int, list[int]]:
         """By the node of a row: the nodes that can be folded into it, itself first.
 
         Labeled entries, the current one and forks stay visible, so that no branch is hidden.
         """
-        layout, types = self.layout, self.journal.types
+        layout, conversation = self.layout, self._conversation
         kept = {layout.fork(lane) for lane in range(len(layout.first))}
         kept |= {node for edge in layout.joins for node in edge}
-        labeled = {self.journal.tree.node_of[id] for id in self.labels if id in self.session}
+        labeled = {self.tree.node_of[id] for id in self.labels if id in self.session}
         kept |= labeled
         if self.current is not None:
             kept.add(self.current)
         # A run ends where a compaction begins to keep entries.
         owners = {node: compaction for compaction, replaced in self._replaced.items() for node in replaced}
         folds: dict[int, list[int]] = {}
-        tools = bytearray(kind in _TOOLS for kind in self.kinds)
+        tools = self._tools
         # The last call of a run may be a fork: its row shows the branches at the same place.
         for node in {self.current, *labeled} - {None}:
             assert node is not None
@@ -240,7 +267,7 @@ class TreeRows:
             if len(found) > 1:
                 folds[found[0]] = found
         for compaction, replaced in self._replaced.items():
-            nodes = [node for node in replaced if node not in kept and types[node] in CONVERSATION_TYPES]
+            nodes = [node for node in replaced if node not in kept and conversation[node]]
             if nodes:
                 folds[compaction] = [compaction, *nodes]
         return folds
@@ -249,13 +276,12 @@ class TreeRows:
         return len(self.nodes)
 
     def __getitem__(self, row: int) -> TreeRow:
-        node = self.nodes[row]
-        rails = RailRow(node, self._columns[row], self._cells[row])
-        if node not in self._runs:
+        node, rails, runs = self.nodes[row], self._rails[row], self._folds.runs
+        if node not in runs:
             return TreeRow((node,), rails)
         if node in self.unfolded:
             return TreeRow((node,), rails, "unfolded")
-        return TreeRow(self._runs[node], rails, "folded")
+        return TreeRow(runs[node], rails, "folded")
 
     def __iter__(self) -> Iterator[TreeRow]:
         return (self[row] for row in range(len(self)))
@@ -265,19 +291,32 @@ class TreeRows:
 
         An entry of an unfolded run folds that run, and one that a compaction replaced folds the compaction.
         """
-        node: int | None = self.nodes[row]
+        node = self.nodes[row]
         if not is_folded:
-            if node not in self._runs or node in self.unfolded:
+            if node not in self._folds.runs or node in self.unfolded:
                 return None
-            assert node is not None
             self.unfolded.add(node)
             return node
         if node not in self.unfolded:
-            node = self._fold_of.get(self.nodes[row])
-        if node is None or node not in self.unfolded:
+            node = self._folds.around(node)
+        if node not in self.unfolded:
             return None
         self.unfolded.discard(node)
         return node
+
+    def splice_fold(self, node: int) -> bool:
+        """Show or hide the rows of one fold that has changed; False if other rows change too (then `rearrange`)."""
+        nodes, count = self._folds.runs[node], self._folds.count
+        row = self._rails.row_of[node]
+        if row == NO_ROW or self.is_compaction(node) or any(count[other] > 1 for other in nodes[1:]):
+            return False  # what a compaction replaced may be anywhere before it
+        if node in self.unfolded:
+            rails = self._rails.splice(row, 0, nodes[1:])
+        else:
+            rails = self._rails.splice(row, len(nodes) - 1, ())
+        if rails is not None:
+            self._set_rails(rails)
+        return rails is not None
 
     def copy(self) -> TreeRows:
         """The same rows, to be arranged in another way. What is known about the session is shared."""
@@ -287,18 +326,23 @@ class TreeRows:
 
     def reveal(self, node: int) -> None:
         """Unfold everything that hides a node. Takes effect with `rearrange`."""
-        while (fold := self._fold_of.get(node)) is not None:
-            self.unfolded.add(fold)
-            node = fold
+        while (node := self._folds.around(node)) != NO_NODE:
+            self.unfolded.add(node)
 
     def row_of(self, node: int | None) -> int | None:
         """The row that shows a node, or the nearest one before it."""
-        while node is not None and self._row_of[node] == _NO_ROW:
-            node = self.journal.tree.parent(node)
-        return None if node is None else self._row_of[node]
+        while node is not None and self.nodes:
+            shown = node
+            while shown != NO_NODE:
+                row = self._rails.row_of[shown]
+                if row != NO_ROW:
+                    return row
+                shown = self._folds.around(shown)
+            node = self.tree.parent(node)
+        return None
 
     def id_of(self, row: int) -> str:
-        return self.journal.tree.ids[self.nodes[row]]
+        return self.tree.ids[self.nodes[row]]
 
     def needed(self, shown: TreeRow) -> Sequence[int]:
         """The nodes whose entries a row shows."""
@@ -306,7 +350,7 @@ class TreeRows:
         return shown.nodes if is_run else shown.nodes[:1]
 
     def is_compaction(self, node: int) -> bool:
-        return self.journal.types[node] == "compaction"
+        return self.types[node] == "compaction"
 
     def text_of(self, shown: TreeRow, entries: Sequence[Entry], room: int | None = None) -> str:
         """The text of a row, sanitized, on one line; with `room`, at least as much as fits into that many columns.
@@ -324,9 +368,9 @@ class TreeRows:
     def speaker(self, row: int, entry: Entry) -> str:
         """The role or type of a row's first entry, in one word."""
         node = self.nodes[row]
-        if self.journal.tree.ids[node] in self.merges:
+        if self.tree.ids[node] in self.merges:
             return "merge"
-        if node in self._runs and node not in self.unfolded and not self.is_compaction(node):
+        if node in self._folds.runs and node not in self.unfolded and not self.is_compaction(node):
             return "tools"
         return _speaker(entry.message.role if isinstance(entry, MessageEntry) else type_of(entry))
 

@@ -37,7 +37,10 @@ def entry_kinds(lines: IndexedLines) -> list[EntryKind]:
         elif summary.is_assistant:
             kinds[node] = "calls" if summary.calls else "answer"  # the client writes one block to a line
         elif summary.is_message:
-            kinds[node] = "prompt"
+            # The client writes its summary as a message of the user, after the boundary.
+            parent = lines.tree.parent(node)
+            may_be_summary = parent is None or lines.types[parent] == "compaction"
+            kinds[node] = "summary" if may_be_summary and chain.facts(node).is_summary else "prompt"
     return kinds
 
 

@@ -17,7 +17,7 @@ from sessiontree.branches.session_layout import find_layout
 from sessiontree.core.entries import CONVERSATION_TYPES
 from sessiontree.core.layout import Layout, find_runs
 from sessiontree.session.reader import Reader
-from sessiontree.views.rails import find_rails, group_lanes
+from sessiontree.views.rails import Rails, group_lanes
 
 MAX_COLUMNS = 60
 MAX_ROWS = 100_000
@@ -80,7 +80,7 @@ def _nearest_row(layout: Layout, row_of: dict[int, int], node: int) -> int:
 def _rows(layout: Layout, nodes: Sequence[int], hidden: dict[int, int]) -> dict[str, Any]:
     columns: list[int] = []
     cells: list[str] = []
-    for row in find_rails(layout, nodes, MAX_COLUMNS):
+    for row in Rails(layout, nodes, MAX_COLUMNS):
         columns.append(row.column)
         cells.append(_digits(row.cells))
     return {
