@@ -827,7 +827,8 @@ def test_moving_naming_and_labelling_in_a_continued_file() -> None:
     assert moved.lines[-1] == {"type": "last-prompt", "leafUuid": target, "explicit": True, "sessionId": SESSION}
     assert CLAUDE.find_leaf(moved.journal, AS_CLIENT) == moved.journal.tree.node_of[str(target)]
     reset = continued(transcript).add(new(entry("leaf", "", targetId=None)))
-    assert reset.lines[-1]["leafUuid"] == NIL
+    rewind, root, pin = reset.lines[-3:]
+    assert (rewind["leafUuid"], root["parentUuid"], pin["leafUuid"]) == (NIL, None, root["uuid"])
     named = continued(transcript).add(new(entry("session_info", "", name="New")))
     assert [line["type"] for line in named.lines[-2:]] == ["custom-title", "agent-name"]
     labelled = continued(transcript).add(new(entry("label", "", targetId=target, label="L")))

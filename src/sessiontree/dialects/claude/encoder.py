@@ -91,10 +91,8 @@ class ClaudeEncoder:
             case "custom" if (encoded := encode_hidden(transcript, entry, parent)) is not None:
                 return encoded
             case "leaf" if not transcript.is_new:
-                target = string_in(entry.fields, "targetId")
-                lines = transcript.build_unpreserving_lines(entry, target) if target is not None else []
-                pin = transcript.builder.metadata_line("last-prompt", leafUuid=target or NIL_UUID, explicit=True)
-                return Encoded(parent, [render_json(line) for line in (*lines, pin)])
+                lines = transcript.build_move_lines(entry, string_in(entry.fields, "targetId"))
+                return Encoded(parent, [render_json(line) for line in lines])
             case "session_info":
                 return self._encode_title(entry, parent)
             case _:
@@ -139,6 +137,9 @@ class ClaudeEncoder:
             lines += transcript.build_separator_lines(CanonicalEntry("", {}, "the end"), leaf)
             leaf = transcript.last_line = lines[-1]["uuid"]
             transcript.mark_position(lines[-1])
+        elif transcript.last_line is not None and not transcript.state.has_turn(leaf):
+            lines += transcript.build_empty_answer(CanonicalEntry("", {}, "the end"), leaf)
+            leaf = transcript.last_line = lines[-1]["uuid"]
         if self._title:
             lines.append(transcript.builder.metadata_line("custom-title", customTitle=self._title))
         if transcript.last_line is not None:

@@ -15,12 +15,14 @@ from msgspec.structs import replace
 
 from sessiontree.core.jsonio import render_json
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, LossNote, SessionMeta
-from sessiontree.dialects.claude.decode_lines import CommonFields
+from sessiontree.dialects.claude.content import encode_usage
+from sessiontree.dialects.claude.decode_lines import GENERATED_RESPONSE, CommonFields
 from sessiontree.dialects.claude.line_builder import Call, LineBuilder, PlacedEntry, build_compact_metadata
-from sessiontree.dialects.claude.records import AFTER, NIL_UUID, PART, Fields, string_in, without
+from sessiontree.dialects.claude.records import AFTER, NIL_UUID, PART, SYNTHETIC, Fields, string_in, without
 from sessiontree.dialects.claude.write_state import AfterMetadata, WriteState
 from sessiontree.dialects.contract import IndexedLines
 from sessiontree.dialects.passthrough import PASSTHROUGH, build_passthrough
+from sessiontree.errors import InvalidEntryError
 
 _MAX_PROMPT = 200
 _NO_LINE_TYPE = "Claude Code has no line for them"
@@ -86,16 +88,15 @@ class Transcript:
         main = last if calls is not None else uuids[0]
         before = self.release_results()
         if parent is None and kept is None and self._has_chain():
-            # The client writes this pin when the user rewinds to before the first prompt. Without it, a second root
-            # looks like a broken history.
-            before.append(self.builder.metadata_line("last-prompt", leafUuid=NIL_UUID, explicit=True))
+            before.append(self._build_rewind())
         is_separated = self.state.needs_boundary(parent, is_result=False) and kept is None
         if is_separated and parent is not None:
             before.append(self.build_separator(entry, parent))
             lines[0]["parentUuid"] = before[-1]["uuid"]
         self.mark_position(lines[0])
         self.last_line = last
-        placed = PlacedEntry(parent, uuids, main, calls or (), None, "", is_separated, prompt[:_MAX_PROMPT], kept)
+        is_turn = any(line["type"] in ("user", "assistant") for line in lines) or bool(kept)
+        placed = PlacedEntry(parent, uuids, main, calls or (), None, "", is_separated, prompt[:_MAX_PROMPT], kept, is_turn)
         self.state.add(entry, last, placed)
         return Encoded(last, [render_json(line) for line in (*before, *lines)], notes)
 
@@ -167,6 +168,49 @@ class Transcript:
         metadata = build_compact_metadata({}, False, kept, id)
         boundary = {**self.build_boundary(id, leaf, time, metadata, {}), PASSTHROUGH: {PART: True}}
         return [boundary, self.build_hidden_line(end, id, time)]
+
+    # Moves
+
+    def build_move_lines(self, entry: CanonicalEntry, target: str | None) -> list[Fields]:
+        """Build a pin on a line of the file, and the lines that the client needs to follow it."""
+        if target is not None and not self.state.can_be_current(target):
+            raise InvalidEntryError(
+                f"cannot switch to {target}: Claude Code continues only lines of the main conversation; "
+                f"`sessiontree fork SESSION --at {target}` copies that branch into a new session"
+            )
+        lines = [] if target is None else self.build_unpreserving_lines(entry, target)
+        if lines and target is not None and self.state.is_boundary(target):
+            target = lines[0]["compactMetadata"]["preservedMessages"]["uuids"][-1]
+        if self.state.has_chain and not self.state.has_turn(target):
+            lines += self.build_empty_answer(entry, target)
+            target = lines[-1]["uuid"]
+        return [*lines, self.builder.metadata_line("last-prompt", leafUuid=target or NIL_UUID, explicit=True)]
+
+    def build_empty_answer(self, entry: CanonicalEntry, parent: str | None) -> list[Fields]:
+        """Build an assistant line that the client never sends, for a position without a user or assistant line above.
+
+        The client ignores a pin on such a position, and a pin on nothing leads to the last line of the file.
+        """
+        (id,) = self.builder.assign_uuids(CanonicalEntry("", {}, f"at {entry.id}" if entry.id else ""), 1)
+        message = {
+            "id": GENERATED_RESPONSE + id.replace("-", ""),
+            "type": "message",
+            "role": "assistant",
+            "model": SYNTHETIC,
+            "content": [{"type": "text", "text": " "}],
+            "stop_reason": "end_turn",
+            "stop_sequence": None,
+            "usage": encode_usage(None),
+        }
+        line = self.builder.chain_line("assistant", id, parent, self.builder.time(entry), {"message": message}, {})
+        line[PASSTHROUGH] = {PART: True}
+        self.mark_position(line)
+        return [line] if parent is not None else [self._build_rewind(), line]
+
+    def _build_rewind(self) -> Fields:
+        # The client writes this pin when the user rewinds to before the first prompt. Without it, a second root looks
+        # like a broken history.
+        return self.builder.metadata_line("last-prompt", leafUuid=NIL_UUID, explicit=True)
 
     # Metadata lines
 

@@ -15,7 +15,7 @@ from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.dialects.claude.boundaries import find_loaded_lines
 from sessiontree.dialects.claude.chain import Chain
 from sessiontree.dialects.claude.line_builder import Call, PlacedEntry
-from sessiontree.dialects.claude.path import find_path, is_reached
+from sessiontree.dialects.claude.path import find_path, has_turn, is_reached
 from sessiontree.dialects.contract import AS_CLIENT, IndexedLines, is_metadata_id
 
 
@@ -122,6 +122,34 @@ class WriteState:
             chain.load_summaries(messages)
             self._responses = {chain.summary(node).response for node in messages}
         return id in self._responses
+
+    # Positions
+
+    def is_boundary(self, line: str) -> bool:
+        """Whether a line of the file is a compaction boundary."""
+        node = None if self._lines is None else self._lines.tree.node_of.get(line)
+        return self._lines is not None and node is not None and self._lines.types[node] == "compaction"
+
+    def can_be_current(self, line: str) -> bool:
+        """Whether a line of the file is one that the client can continue: not a sub-agent's, not a metadata line."""
+        node = None if self._lines is None else self._lines.tree.node_of.get(line)
+        return self._lines is not None and node is not None and Chain(self._lines).can_be_leaf(node)
+
+    def has_turn(self, line: str | None) -> bool:
+        """Whether a line, or a line above it, is a user or assistant line. Without one the client ignores the path."""
+        at = line
+        while at is not None and at in self._placed:
+            if self._placed[at].is_turn:
+                return True
+            at = self._placed[at].parent
+        node = None if self._lines is None or at is None else self._lines.tree.node_of.get(at)
+        if self._lines is None or node is None:
+            return False
+        chain = Chain(self._lines)
+        loaded = find_loaded_lines(chain)
+        if is_reached(chain, loaded, node):
+            return has_turn(chain, loaded, node)
+        return any(chain.facts(each).is_turn for each in find_path(chain, node, AS_CLIENT).nodes)
 
     # Calls
 
