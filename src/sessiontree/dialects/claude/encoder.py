@@ -129,7 +129,7 @@ class ClaudeEncoder:
 
     def epilogue(self, leaf: str | None) -> Sequence[bytes]:
         transcript = self._transcript
-        lines = transcript.release_results()
+        lines: list[Fields] = []
         transcript.metadata_before = transcript.state.metadata_before(leaf)
         leaf = None if leaf is None else str(leaf)
         prompt = transcript.state.last_prompt(leaf)
@@ -171,7 +171,7 @@ def _encode_compaction(transcript: Transcript, entry: CanonicalEntry, parent: st
     builder, state = transcript.builder, transcript.state
     summary = string_in(entry.fields, "summary") or ""
     first_kept = string_in(entry.fields, "firstKeptEntryId")
-    before = transcript.release_results()
+    before: list[Fields] = []
     kept = state.find_kept(first_kept, parent) if first_kept else []
     client_fields = client_fields_of(entry, 2 if summary else 1)
     is_own = carried_data(entry, NAME) is not None

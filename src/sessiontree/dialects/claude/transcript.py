@@ -1,16 +1,13 @@
-"""A transcript under construction: places lines in the tree, holds back results, separates branches.
+"""A transcript under construction: places lines in the tree and separates branches.
 
-The results of one response are held back until all have been encoded, or until something else is, and are written as a
-chain after the response: so all are on the path, also for readers that do not restore parallel results. In a file that
-is continued nothing is held back. There a result is a child of its own call only if no later call of the response is
-open, because the client drops calls off the path that have no result.
+The results of one response are a chain after it, so all are on the path, also for readers that do not restore parallel
+results.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from sessiontree.core.jsonio import render_json
@@ -28,15 +25,6 @@ _MAX_PROMPT = 200
 _NO_LINE_TYPE = "Claude Code has no line for them"
 
 
-class HeldResults(Struct):
-    """The response whose results are held back."""
-
-    last_line: str
-    open_calls: set[str]
-    """The lines of the calls that have no result yet."""
-    lines: list[Fields]
-
-
 class Transcript:
     """Shared state of the encoders for each kind of entry."""
 
@@ -44,7 +32,6 @@ class Transcript:
         self.is_new = lines is None
         self.builder = LineBuilder(meta, lines)
         self.state = WriteState(lines)
-        self.held: HeldResults | None = None
         self.last_line: str | None = None
         """The chain line that was written last."""
         self.metadata_before: str | None = None
@@ -82,11 +69,11 @@ class Transcript:
         prompt: str = "",
         kept: tuple[str, ...] | None = None,
     ) -> Encoded:
-        """Place the lines of an entry in the tree, after the results that were held back."""
+        """Place the lines of an entry in the tree."""
         uuids = tuple([line["uuid"] for line in lines])
         last = uuids[-1]
         main = last if calls is not None else uuids[0]
-        before = self.release_results()
+        before: list[Fields] = []
         if parent is None and kept is None and self._has_chain():
             before.append(self._build_rewind())
         is_separated = self.state.needs_boundary(parent, is_result=False) and kept is None
@@ -96,26 +83,16 @@ class Transcript:
         self.mark_position(lines[0])
         self.last_line = last
         is_turn = any(line["type"] in ("user", "assistant") for line in lines) or bool(kept)
-        placed = PlacedEntry(parent, uuids, main, calls or (), None, "", is_separated, prompt[:_MAX_PROMPT], kept, is_turn)
+        shown = prompt[:_MAX_PROMPT]
+        placed = PlacedEntry(parent, uuids, main, calls or (), None, "", is_separated, shown, kept, is_turn)
         self.state.add(entry, last, placed)
         return Encoded(last, [render_json(line) for line in (*before, *lines)], notes)
 
     def place_result(self, entry: CanonicalEntry, line: Fields, placed: PlacedEntry) -> None:
-        """Place a result in the tree; its line may be written later."""
+        """Place a result in the tree."""
         self.mark_position(line)
         self.last_line = placed.main
         self.state.add(entry, placed.main, placed)
-
-    def release_results(self) -> list[Fields]:
-        """Return the lines of the results that were held back."""
-        held, self.held = self.held, None
-        if held is None:
-            return []
-        above = held.last_line
-        for line in held.lines:
-            if line["type"] != PASSTHROUGH:
-                line["parentUuid"], above = above, line["uuid"]
-        return held.lines
 
     def _has_chain(self) -> bool:
         return self.last_line is not None or self.state.has_chain
@@ -234,7 +211,4 @@ class Transcript:
 
     def place_metadata(self, line: Fields, parent: str | None, notes: Sequence[LossNote]) -> Encoded:
         id = None if parent is None else AfterMetadata(parent, line["id"])
-        if self.held is not None and self.held.lines:  # it keeps its position among the results that are held back
-            self.held.lines.append(line)
-            return Encoded(id, (), notes)
         return Encoded(id, [render_json(line)], notes)

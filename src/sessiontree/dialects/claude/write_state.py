@@ -6,6 +6,7 @@ A parent is always the last line of an entry, the one that children name as thei
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import takewhile
 
 from msgspec import Struct
 
@@ -162,8 +163,7 @@ class WriteState:
             calls = [call for call in placed.calls if call.canonical_id == id] if placed.calls else ()
             if calls:
                 call = next((call for call in calls if call.line not in answered), calls[-1])
-                line = _result_parent(call, placed, answered) if is_adjacent else parent
-                return FoundCall(call, at, line, is_adjacent)
+                return FoundCall(call, at, parent, is_adjacent)
             answered.add(placed.call_line)
             is_adjacent = is_adjacent and placed.response is not None and not placed.is_separated
             at = placed.parent
@@ -182,8 +182,8 @@ class WriteState:
                 for shard in shards:
                     if id in chain.summary(shard).calls:
                         call = Call(id, id, _tool_name(chain, shard, id), ids[shard])
-                        line = ids[_result_parent_in_file(chain, shards, shard, id)] if is_adjacent else parent
-                        return FoundCall(call, ids[shards[-1]], line, is_adjacent)
+                        line = _result_parent(chain, shards, shard, id, node) if is_adjacent else None
+                        return FoundCall(call, ids[shards[-1]], parent if line is None else ids[line], is_adjacent)
             is_adjacent = is_adjacent and (bool(summary.results) or summary.is_assistant)
         return None
 
@@ -297,18 +297,15 @@ class WriteState:
         return [self._lines.tree.ids[node] for node in nodes[start:] if not _is_of_compaction(chain, node)]
 
 
-def _result_parent(call: Call, placed: PlacedEntry, answered: set[str]) -> str:
-    # The client drops shards off the path whose calls have no result. So while a later call is open, the result
-    # becomes a child of the last shard, which keeps all shards on the path.
-    lines = placed.uuids
-    if call.line == lines[-1]:
-        return call.line
-    later = lines[lines.index(call.line) + 1 :]
-    is_open = any(other.line in later and other.line not in answered for other in placed.calls)
-    return lines[-1] if is_open else call.line
+def _result_parent(chain: Chain, shards: list[int], shard: int, id: str, leaf: int) -> int | None:
+    """Return the line of a response in the file that its next result follows; None for the leaf, if all are above it.
 
-
-def _result_parent_in_file(chain: Chain, shards: list[int], shard: int, id: str) -> int:
+    The client writes each result as a child of its own call, so a leaf can have only some of the calls above it. The
+    client drops calls off the path that have no result.
+    """
+    path = set(takewhile(lambda node: node != shards[0], chain.iter_ancestors(leaf))) | {shards[0]}
+    if path.issuperset(shards):
+        return None
     answered = {
         result for each in shards for child in chain.tree.children(each) for result in chain.summary(child).results
     }
