@@ -15,6 +15,7 @@ from pathlib import Path
 
 from acceptance import network, programs
 from acceptance.cases import Case, Outcome, iter_cases, try_case
+from acceptance.commands import try_commands
 from acceptance.generated import random_seed, try_generated
 from acceptance.programs import Name
 from acceptance.results import describe, exit_code, render_generated, render_table
@@ -47,6 +48,8 @@ def main() -> int:
             outcomes = _try_all(list(iter_cases(sources, installed, conversions=not options.as_is)), scratch)
             if not options.as_is and options.case in "turns":
                 outcomes += try_turns(installed, scratch / "turns")
+            if not options.as_is and options.case in "commands":
+                outcomes += try_commands(installed, scratch / "commands")
         generated: dict[Name, list[Outcome]] = {}
         if not options.case and not options.as_is:
             seed = random_seed() if options.seed is None else options.seed
