@@ -736,6 +736,6 @@ def test_a_move_to_a_boundary_gives_the_history_that_it_compacts() -> None:
 def test_a_move_to_a_line_of_a_subagent_is_refused_with_a_fork_as_the_next_step() -> None:
     session = session_of(user("a", None), user("s", "a", 1, isSidechain=True), assistant("b", "a", 2))
     size = session.journal.size
-    with pytest.raises(InvalidEntryError, match="cannot switch to s: .* `sessiontree fork SESSION --at s`"):
+    with pytest.raises(InvalidEntryError, match=r"cannot switch to s: .* `sessiontree fork SESSION --at s`"):
         session.move("s")
     assert (session.leaf, session.journal.size) == ("b", size)
