@@ -21,6 +21,8 @@ from acceptance.sources import CORPUS, MODEL, Dialect, Source
 from acceptance.turns import check_prompt
 
 SECONDS = 60.0
+SESSIONS = Path(__file__).parent / "sessions"
+"""A session that Pi 1.5.0 wrote, talking to a scripted model, and one with a context edit, written by hand."""
 
 _ANSWER = {
     "role": "assistant",
@@ -40,9 +42,9 @@ class Subject:
     programs: tuple[Name, ...]
 
 
-def _copy(name: str) -> Callable[[Path], None]:
+def _copy(original: Path) -> Callable[[Path], None]:
     def write(path: Path) -> None:
-        path.write_bytes((CORPUS / name).read_bytes())
+        path.write_bytes(original.read_bytes())
 
     return write
 
@@ -64,10 +66,10 @@ def _write_readme_example(path: Path) -> None:
 
 
 SUBJECTS = [
-    Subject("real session", "pi", _copy("commands/pi-real-session.jsonl"), ("pi",)),
-    Subject("context edit", "pi", _copy("commands/pi-context-edit.jsonl"), ("pi",)),
-    Subject("linear", "omp", _copy("pi-family/01_linear.jsonl"), ("omp",)),
-    Subject("Pi session", "omp", _copy("commands/pi-real-session.jsonl"), ("omp",)),
+    Subject("real session", "pi", _copy(SESSIONS / "pi-real-session.jsonl"), ("pi",)),
+    Subject("context edit", "pi", _copy(SESSIONS / "pi-context-edit.jsonl"), ("pi",)),
+    Subject("linear", "omp", _copy(CORPUS / "pi-family" / "01_linear.jsonl"), ("omp",)),
+    Subject("Pi session", "omp", _copy(SESSIONS / "pi-real-session.jsonl"), ("omp",)),
     Subject("readme example", "native", _write_readme_example, ("pi", "omp")),
     Subject("from Claude Code", "native", _convert_to_native("claude/03_parallel.jsonl", "claude"), ("pi", "omp")),
     Subject("from Neovate", "native", _convert_to_native("neovate/old_tool_result.jsonl", "neovate"), ("pi", "omp")),
