@@ -15,6 +15,8 @@ from pathlib import Path
 
 from acceptance import network, programs
 from acceptance.cases import Case, Outcome, iter_cases, try_case
+from acceptance.commands import try_commands
+from acceptance.conversions import try_conversions
 from acceptance.generated import random_seed, try_generated
 from acceptance.programs import Name
 from acceptance.results import describe, exit_code, render_generated, render_table
@@ -30,6 +32,7 @@ def main() -> int:
     parser.add_argument("--case", metavar="TEXT", default="", help="only sessions whose name contains this")
     parser.add_argument("--as-is", action="store_true", help="only files that a program opens unchanged, no conversion")
     parser.add_argument("--generated", metavar="N", type=int, help="only N generated sessions for each program")
+    parser.add_argument("--converted", metavar="N", type=int, help="only N generated sessions of each agent, converted")
     parser.add_argument("--seed", metavar="S", type=int, help="the seed of the first generated session")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--keep", action="store_true", help="keep the scratch folder")
@@ -42,16 +45,22 @@ def main() -> int:
     try:
         installed = [name for name, reason in missing.items() if reason is None]
         outcomes: list[Outcome] = []
-        if options.generated is None:
+        if options.generated is None and options.converted is None:
             sources = [source for source in iter_sources(scratch) if options.case in source.name]
             outcomes = _try_all(list(iter_cases(sources, installed, conversions=not options.as_is)), scratch)
             if not options.as_is and options.case in "turns":
                 outcomes += try_turns(installed, scratch / "turns")
-        generated: dict[Name, list[Outcome]] = {}
+            if not options.as_is and options.case in "commands":
+                outcomes += try_commands(installed, scratch / "commands")
+        generated: dict[str, list[Outcome]] = {}
         if not options.case and not options.as_is:
             seed = random_seed() if options.seed is None else options.seed
             for name in installed:
-                generated[name] = try_generated(name, scratch, count=options.generated, seed=seed)
+                if options.converted is None:
+                    generated[name] = try_generated(name, scratch, count=options.generated, seed=seed)
+                else:
+                    place = scratch / "converted" / name
+                    generated[f"{name}, converted"] = try_conversions(name, place, count=options.converted, seed=seed)
     finally:
         if options.keep:
             _log(f"Kept {scratch}")

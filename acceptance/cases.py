@@ -7,7 +7,7 @@ converted, and the program must rebuild the same conversation.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, assert_never
@@ -110,11 +110,11 @@ def try_case(case: Case, folder: Path) -> Outcome:
         if case.is_original and case.program == "claude" and _refuses_subagents(case, folder / "again"):
             return Outcome(case, "known", REFUSES_SUBAGENTS, [str(error)])
         return Outcome(case, "known" if known else "differs", known or "", [str(error)])
-    ours, theirs = _compare(case, case.source.opened(), rebuilt)
+    ours, theirs = compare_history(case, case.source.opened(), rebuilt)
     if ours == theirs:
         return _try_branches(case, path, folder / "select-in-turn") if case.branch == "all" else Outcome(case, "ok")
-    known = known or _find_rule_difference(case, ours, theirs, rebuilt)
-    reason = known or _suspect(case, path, rebuilt)
+    known = known or find_rule_difference(case, ours, theirs, rebuilt)
+    reason = known or suspect(case, path, rebuilt)
     return Outcome(case, "known" if known else "differs", reason, differences(ours, theirs))
 
 
@@ -140,7 +140,7 @@ def _refuses_subagents(case: Case, folder: Path) -> bool:
         rebuilt = _rebuilt(case.program, path, folder / "run")
     except NoHistoryError:
         return False
-    ours, theirs = _compare(case, case.source.opened(), rebuilt)
+    ours, theirs = compare_history(case, case.source.opened(), rebuilt)
     return ours == theirs or bool(purposes(ours, theirs))
 
 
@@ -148,18 +148,29 @@ def _try_branches(case: Case, path: Path, folder: Path) -> Outcome:
     """Select every other branch of a converted session in the program, and compare."""
     if case.program == "claude":  # it cannot select a branch of a file
         return Outcome(case, "ok")
-    session = case.source.opened()
-    lines = _last_lines(sessiontree.open(path, dialect=case.program))
-    ends = {leaf: lines[end] for leaf in session.leaves() if (end := _last_entry(session, leaf)) in lines}
+    ends = branch_ends(case, path)
     (rebuilt,) = histories(case.program, [Request(path, list(ends.values()))], folder)
     if isinstance(rebuilt, NoHistoryError):
         return Outcome(case, "differs", "", [str(rebuilt)])
+    return compare_branches(case, ends, rebuilt)
+
+
+def branch_ends(case: Case, path: Path) -> dict[str, str]:
+    """The last lines of the branches in a converted file, by the leaves in its source."""
+    session = case.source.opened()
+    lines = _last_lines(sessiontree.open(path, dialect=case.program))
+    return {leaf: lines[end] for leaf in session.leaves() if (end := _last_entry(session, leaf)) in lines}
+
+
+def compare_branches(case: Case, ends: Mapping[str, str], rebuilt: JsonObject) -> Outcome:
+    """Compare the branches of a converted session with those that the program rebuilt."""
+    session = case.source.opened()
     for leaf, line in ends.items():
         history = rebuilt["branches"][line]
         if "error" in history:
             return Outcome(case, "differs", f"branch {leaf}", [history["error"]])
-        ours, theirs = _compare(case, session, history, leaf=leaf)
-        if ours != theirs and _find_rule_difference(case, ours, theirs, history, leaf) is None:
+        ours, theirs = compare_history(case, session, history, leaf=leaf)
+        if ours != theirs and find_rule_difference(case, ours, theirs, history, leaf) is None:
             return Outcome(case, "differs", f"branch {leaf}", differences(ours, theirs))
     return Outcome(case, "ok")
 
@@ -215,7 +226,7 @@ def _rebuilt(program: Name, path: Path, scratch: Path) -> JsonObject:
             assert_never(program)
 
 
-def _compare(
+def compare_history(
     case: Case, session: Session, rebuilt: JsonObject, *, is_mapped: bool = False, leaf: str | None = None
 ) -> tuple[list[str], list[str]]:
     """Our history and the rebuilt one, as lines. `is_mapped`: the session already uses the program's tool names."""
@@ -231,7 +242,7 @@ def _compare(
     return both_lines(ours, sent, [*meant, *theirs], thinking=case.is_original)
 
 
-def _find_rule_difference(
+def find_rule_difference(
     case: Case, ours: Sequence[str], theirs: Sequence[str], rebuilt: JsonObject, leaf: str | None = None
 ) -> str | None:
     """The reason, if the histories differ only because programs treat the same entries differently."""
@@ -244,17 +255,17 @@ def _find_rule_difference(
     if case.source.dialect in ("pi", "omp", "native"):
         # Claude Code and Pi drop the same turns.
         rules = "omp" if case.program == "omp" else "pi"
-        ours, theirs = _compare(case, sessiontree.open(case.source.path, dialect=rules), rebuilt, leaf=leaf)
+        ours, theirs = compare_history(case, sessiontree.open(case.source.path, dialect=rules), rebuilt, leaf=leaf)
         if without_open_calls(ours) == without_open_calls(theirs):
             return f"{case.program} drops other turns than {case.source.dialect} for the same entries"
     return None
 
 
-def _suspect(case: Case, path: Path, rebuilt: JsonObject) -> str:
+def suspect(case: Case, path: Path, rebuilt: JsonObject) -> str:
     """For a conversion: which side to debug, by whether we read the converted file like the program."""
     if case.is_original:
         return ""
-    ours, theirs = _compare(case, sessiontree.open(path, dialect=case.program), rebuilt, is_mapped=True)
+    ours, theirs = compare_history(case, sessiontree.open(path, dialect=case.program), rebuilt, is_mapped=True)
     if ours == theirs:
         return "we read the converted file like the program: check the conversion"
     return "we read the converted file differently from the program: check the decoder, too"

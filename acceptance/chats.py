@@ -46,12 +46,14 @@ and once more
 /label end
 /quit
 """
-_CONTINUED = """say much
+_CONTINUED = """y
+say much
 say more
 is it too much?
 /approve none
 /quit
 """
+_SUMMARY = "## Goal\n\nWrite the missing file.\n\n## Progress\n\nIt was written, and it stays."
 _LONG = "The lexer reads letter by letter, and that is slow. " * 60
 
 
@@ -67,6 +69,7 @@ def _turns() -> list[ScriptTurn]:
         ScriptTurn(text="I take it back.", tool_calls=(ScriptCall("write", {"path": "b.txt", "content": ""}),)),
         ScriptTurn(text="Then it stays."),
         ScriptTurn(text="好的：会话树 🌲"),
+        ScriptTurn(text=_SUMMARY),
         ScriptTurn(error=ScriptError("refused")),
         ScriptTurn(thinking="Hm.", text="That went well."),
     ]
@@ -80,6 +83,8 @@ def _turns_going_on() -> list[ScriptTurn]:
         ScriptTurn(text=_LONG),
         ScriptTurn(thinking="I shall see.", text="I look once more.", tool_calls=calls),
         ScriptTurn(error=ScriptError("overflow")),
+        ScriptTurn(text=_SUMMARY),  # of what is left out
+        ScriptTurn(text=_SUMMARY),  # of the start of the turn that is cut
         ScriptTurn(text="It fits now."),
     ]
 

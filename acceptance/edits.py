@@ -52,8 +52,8 @@ def _apply(rng: random.Random, session: Session, operation: str, text: str) -> l
             branch.append("user", text)
             return [*before, branch.context().messages[-1]]
         case "move":
-            target = rng.choice(entries)
-            before = list(session.context(target).messages)
+            target = rng.choice([*entries, *_boundaries(session), None])
+            before = [] if target is None else list(session.context(target).messages)
             session.move(target)
             return before
         case "compact":
@@ -67,10 +67,11 @@ def _apply(rng: random.Random, session: Session, operation: str, text: str) -> l
 
 
 def _is_possible_leaf(session: Session, id: str) -> bool:
-    if session.type_of(id) != "message" or session.fields(id).get("isSidechain") is True:
-        return False
-    # The client never follows a branch without any user or assistant line.
-    return any(session.fields(above)["type"] in ("user", "assistant") for above in session.path_ids(id))
+    return session.type_of(id) == "message" and session.fields(id).get("isSidechain") is not True
+
+
+def _boundaries(session: Session) -> list[str]:
+    return [id for id in session.ids if session.type_of(id) == "compaction"]
 
 
 def _compact(rng: random.Random, session: Session, text: str) -> list[Message] | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 
@@ -83,7 +84,7 @@ _END = {"stop_reason": "end_turn", "stop_sequence": None}
 
 def _message(request: dict[str, Any]) -> dict[str, Any]:
     return {
-        "id": "msg_acceptance",
+        "id": f"msg_{uuid.uuid4().hex}",  # clients take lines with the same id for parts of one response
         "type": "message",
         "role": "assistant",
         "model": request.get("model", "scripted"),

@@ -37,7 +37,7 @@ def render_table(outcomes: Sequence[Outcome], missing: Missing) -> str:
     return "\n".join([*table, *_details(outcomes), "", _summary(outcomes, missing)])
 
 
-def render_generated(outcomes: Mapping[Name, Sequence[Outcome]]) -> str:
+def render_generated(outcomes: Mapping[str, Sequence[Outcome]]) -> str:
     """Details of the generated sessions that differ, and a line for each program."""
     lines: list[str] = []
     for name, tried in outcomes.items():
@@ -47,7 +47,7 @@ def render_generated(outcomes: Mapping[Name, Sequence[Outcome]]) -> str:
 
 
 def describe(
-    outcomes: Sequence[Outcome], missing: Missing, generated: Mapping[Name, Sequence[Outcome]]
+    outcomes: Sequence[Outcome], missing: Missing, generated: Mapping[str, Sequence[Outcome]]
 ) -> dict[str, Any]:
     """The outcomes as JSON values. `generated` are those of generated sessions, by program."""
     return {

@@ -287,6 +287,8 @@ class _Simulation:
     def _close_cycle(self) -> None:
         """Write a line of the path once more, with a line after it, or the line itself, as its parent."""
         path = [id for id in self._path() if not id.startswith("X")]
+        if not path:  # the path has only lines of sub-agents
+            return
         above = self.rng.randrange(len(path))
         line = next(line for line in reversed(self.lines) if line.get("uuid") == path[above])
         self.lines.append({**line, "parentUuid": self.rng.choice(path[above:])})

@@ -55,28 +55,39 @@ def _start(program: Name, dialect: Dialect, folder: Path) -> Path:
 
 def _take_turns(case: Case, folder: Path) -> list[str]:
     """The differences of the first turn that has any; empty if there are none."""
-    ids: set[str] = set()
     for turn in range(1, TURNS + 1):
         with case.source.opened() as session:
             _append(session, turn)
-            ids |= set(session.ids)
-            context = session.context().messages
-        prompt = f"Prompt {turn} for the program."
         print(f"{case.row} in {case.program}, turn {turn} of {TURNS}", file=sys.stderr, flush=True)
         # oh-my-pi caches the address of the model server, which is another one in every run.
         home = folder if case.program == "claude" else folder / f"home-{turn}"
-        home.mkdir(exist_ok=True)
-        sent = send_prompt(case.program, case.source.path, prompt, home)
-        ours, theirs = both_lines(render(context, "anthropic").messages, sent, context)
-        if ours != theirs:
-            return [f"turn {turn}:", *differences(ours, theirs)]
-        session = case.source.opened()
-        lost = ids - set(session.ids)
-        if lost:
-            return [f"turn {turn}: lost {sorted(lost)}"]
-        after = [message_text(message) for message in session.context().messages]
-        if after[-2:] != [prompt, ANSWER] or session.problems:
-            return [f"turn {turn}: we read {after[-2:]}, problems: {[found.kind for found in session.problems]}"]
+        found = check_prompt(case, f"Prompt {turn} for the program.", home)
+        if found:
+            return [f"turn {turn}:", *found]
+    return []
+
+
+def check_prompt(case: Case, prompt: str, home: Path) -> list[str]:
+    """Send a prompt with the program, in the file itself; returns the differences.
+
+    The program must send our context before it, we must read its prompt and its answer, and no entry may be lost.
+    """
+    home.mkdir(exist_ok=True)
+    with case.source.opened() as session:
+        ids, context = set(session.ids), session.context().messages
+        known = {found.kind for found in session.problems}
+    sent = send_prompt(case.program, case.source.path, prompt, home)
+    ours, theirs = both_lines(render(context, "anthropic").messages, sent, context)
+    if ours != theirs:
+        return differences(ours, theirs)
+    session = case.source.opened()
+    lost = ids - set(session.ids)
+    if lost:
+        return [f"lost {sorted(lost)}"]
+    after = [message_text(message) for message in session.context().messages]
+    problems = {found.kind for found in session.problems} - known
+    if after[-2:] != [prompt, ANSWER] or problems:
+        return [f"we read {after[-2:]}, problems: {sorted(problems)}"]
     return []
 
 

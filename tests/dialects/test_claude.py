@@ -18,6 +18,7 @@ from sessiontree.core.messages import (
     tool_calls,
 )
 from sessiontree.dialects.contract import ReadOptions
+from sessiontree.errors import InvalidEntryError
 from sessiontree.providers import render
 from sessiontree.session.open import open_store
 from sessiontree.session.session import Session
@@ -682,3 +683,59 @@ def test_results_come_before_text_on_the_same_line() -> None:
     _, _, tool_result, prompt = messages_of(user("a", None), shard("s", "a", "1"), user("r", "s", 0, both))
     assert tool_result == ToolResult(tool_result.timestamp, "1", "tool-1", (Text("out"),), True)
     assert message_text(prompt) == "and"
+
+
+# Moving
+
+
+def reopened(session: Session) -> Session:
+    return open_store(MemoryStore(read_bytes(session.journal.store, 0, session.journal.size)), dialect="claude")
+
+
+def local_command(id: str, parent: str | None, time: int = 0) -> dict[str, Any]:
+    return system(id, parent, "local_command", time, content=f"<local-command-stdout>{id}</local-command-stdout>")
+
+
+def sent(session: Session) -> list[str]:
+    return [message_text(message) for message in session.context().messages]
+
+
+def test_a_move_to_before_the_first_prompt_is_found_again_after_the_output_of_local_commands() -> None:
+    # The client ignores a pin on a line without a user or assistant line above it.
+    session = session_of(local_command("x", None), user("a", "x", 1), assistant("b", "a", 2))
+    session.move("x")
+    assert sent(reopened(session)) == ["<local-command-stdout>x</local-command-stdout>"]
+    session.append("user", "instead")
+    assert sent(reopened(session)) == ["<local-command-stdout>x</local-command-stdout>", "instead"]
+
+
+def test_a_move_to_before_the_first_line_is_found_again() -> None:
+    session = session_of(user("a", None), assistant("b", "a", 1))
+    session.reset()
+    again = reopened(session)
+    assert sent(again) == []
+    again.append("user", "from the start")
+    assert sent(reopened(again)) == ["from the start"]
+
+
+def test_a_move_to_hidden_output_of_local_commands_restores_it() -> None:
+    lines = [local_command("x", None), user("a", "x", 1), assistant("b", "a", 2), boundary("B", "b", time=3)]
+    lines[-1]["compactMetadata"] = {"preservedMessages": {"anchorUuid": "S", "uuids": ["b"]}}
+    session = session_of(*lines, summary("S", "B", 4), user("c", "S", 5))
+    session.move("x")
+    assert sent(reopened(session)) == ["<local-command-stdout>x</local-command-stdout>"]
+
+
+def test_a_move_to_a_boundary_gives_the_history_that_it_compacts() -> None:
+    session = session_of(*compacted(preservedMessages={"anchorUuid": "S", "uuids": ["c", "d"]}))
+    before = [message_text(message) for message in session.context("B").messages]
+    session.move("B")
+    assert sent(reopened(session)) == before == ["says a", "says b", "says c", "says d"]
+
+
+def test_a_move_to_a_line_of_a_subagent_is_refused_with_a_fork_as_the_next_step() -> None:
+    session = session_of(user("a", None), user("s", "a", 1, isSidechain=True), assistant("b", "a", 2))
+    size = session.journal.size
+    with pytest.raises(InvalidEntryError, match=r"cannot switch to s: .* `sessiontree fork SESSION --at s`"):
+        session.move("s")
+    assert (session.leaf, session.journal.size) == ("b", size)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sessiontree.branches.merge import MERGE_HEADING
 from sessiontree.compaction.prompts import BRANCH_HEADING
 from sessiontree.core.entries import Config, ForkOrigin
-from sessiontree.core.jsonio import render_json
+from sessiontree.core.jsonio import parse_object, render_json
 from sessiontree.core.messages import Assistant, Message, Text, ToolResult, User, blocks_of, message_text, tool_calls
 from sessiontree.dialects.canonical import CanonicalEntry, LossNote, SessionMeta
 from sessiontree.dialects.claude import CLAUDE
@@ -827,11 +827,27 @@ def test_moving_naming_and_labelling_in_a_continued_file() -> None:
     assert moved.lines[-1] == {"type": "last-prompt", "leafUuid": target, "explicit": True, "sessionId": SESSION}
     assert CLAUDE.find_leaf(moved.journal, AS_CLIENT) == moved.journal.tree.node_of[str(target)]
     reset = continued(transcript).add(new(entry("leaf", "", targetId=None)))
-    assert reset.lines[-1]["leafUuid"] == NIL
+    rewind, root, pin = reset.lines[-3:]
+    assert (rewind["leafUuid"], root["parentUuid"], pin["leafUuid"]) == (NIL, None, root["uuid"])
     named = continued(transcript).add(new(entry("session_info", "", name="New")))
     assert [line["type"] for line in named.lines[-2:]] == ["custom-title", "agent-name"]
     labelled = continued(transcript).add(new(entry("label", "", targetId=target, label="L")))
     assert open_store(MemoryStore(labelled.data), dialect="claude").labels == {target: "L"}
+
+
+def test_parallel_results_in_a_continued_file_are_kept_for_readers_that_only_know_preserved_segments() -> None:
+    session = open_store(MemoryStore((CORPUS / "03_parallel.jsonl").read_bytes()), dialect="claude")
+    prompt = session.append("user", "and now").id
+    session.append({"role": "assistant", "content": [call("t1"), call("t2"), call("t3")]})
+    for id in ("t2", "t1", "t3"):
+        session.append({"role": "toolResult", "toolCallId": id, "content": [text(id)]})
+    session.append({"role": "assistant", "content": [text("done")]})
+    session.append({"type": "compaction", "summary": "S", "firstKeptEntryId": prompt, "tokensBefore": 1})
+    lines = [parse_object(line) for line in read_bytes(session.journal.store, 0, session.journal.size).splitlines()]
+    (boundary,) = [line for line in lines if line.get("subtype") == "compact_boundary"]
+    del boundary["compactMetadata"]["preservedMessages"]
+    found = open_store(MemoryStore(b"".join(render_json(line) + b"\n" for line in lines))).context().messages
+    assert [message.tool_call_id for message in found if isinstance(message, ToolResult)] == ["t2", "t1", "t3"]
 
 
 def test_appending_moves_the_leaf_only_with_conversation_entries() -> None:

@@ -26,7 +26,7 @@ from sessiontree.dialects.claude.content import (
 from sessiontree.dialects.claude.decode_lines import GENERATED_RESPONSE, NAME, client_fields_of, request_id
 from sessiontree.dialects.claude.line_builder import PlacedEntry, find_calls
 from sessiontree.dialects.claude.records import SYNTHETIC, Fields, object_in, string_in, without
-from sessiontree.dialects.claude.transcript import HeldResults, Transcript
+from sessiontree.dialects.claude.transcript import Transcript
 from sessiontree.dialects.claude.write_state import FoundCall
 from sessiontree.dialects.passthrough import PASSTHROUGH, build_passthrough
 
@@ -54,10 +54,7 @@ class AssistantEncoder:
             return Encoded(encoded.id, encoded.lines, [*content.notes, *encoded.notes])
         lines = self._build_shards(entry, parent, message, content, is_error=not content.blocks and is_failed)
         calls = find_calls(lines, message, content.positions) if _has_calls(content) else ()
-        encoded = self._transcript.place(entry, parent, lines, content.notes, calls=calls)
-        if calls and self._transcript.is_new:
-            self._transcript.held = HeldResults(lines[-1]["uuid"], {call.line for call in calls}, [])
-        return encoded
+        return self._transcript.place(entry, parent, lines, content.notes, calls=calls)
 
     def _build_shards(
         self, entry: CanonicalEntry, parent: str | None, message: Fields, content: EncodedContent, *, is_error: bool
@@ -130,9 +127,8 @@ class AssistantEncoder:
             return self._encode_stray_result(entry, parent)
         content = encode_content(message.get("content"))
         is_separated = found.is_adjacent and transcript.state.needs_boundary(parent, is_result=True)
-        held = transcript.held if found.is_adjacent and not is_separated else None
-        lines = [] if held is not None else transcript.release_results()
-        line_parent = found.call.line if held is not None else found.parent
+        line_parent = found.parent
+        lines = []
         (id,) = self._builder.assign_uuids(entry, 1)
         if is_separated and parent is not None:
             lines.append(transcript.build_separator(entry, parent))
@@ -140,12 +136,7 @@ class AssistantEncoder:
         line = self._build_result(entry, id, line_parent, message, found, content)
         placed = PlacedEntry(parent, (id,), id, (), found.response, found.call.line, is_separated)
         transcript.place_result(entry, line, placed)
-        if held is None:
-            return Encoded(id, [render_json(each) for each in (*lines, line)], content.notes)
-        held.lines.append(line)
-        held.open_calls.discard(found.call.line)
-        released = [] if held.open_calls else transcript.release_results()
-        return Encoded(id, [render_json(each) for each in released], content.notes)
+        return Encoded(id, [render_json(each) for each in (*lines, line)], content.notes)
 
     def _encode_stray_result(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
         # The client would replace a result without a call by "(no content)". So it becomes passthrough data.

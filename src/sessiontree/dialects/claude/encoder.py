@@ -91,10 +91,8 @@ class ClaudeEncoder:
             case "custom" if (encoded := encode_hidden(transcript, entry, parent)) is not None:
                 return encoded
             case "leaf" if not transcript.is_new:
-                target = string_in(entry.fields, "targetId")
-                lines = transcript.build_unpreserving_lines(entry, target) if target is not None else []
-                pin = transcript.builder.metadata_line("last-prompt", leafUuid=target or NIL_UUID, explicit=True)
-                return Encoded(parent, [render_json(line) for line in (*lines, pin)])
+                lines = transcript.build_move_lines(entry, string_in(entry.fields, "targetId"))
+                return Encoded(parent, [render_json(line) for line in lines])
             case "session_info":
                 return self._encode_title(entry, parent)
             case _:
@@ -131,7 +129,7 @@ class ClaudeEncoder:
 
     def epilogue(self, leaf: str | None) -> Sequence[bytes]:
         transcript = self._transcript
-        lines = transcript.release_results()
+        lines: list[Fields] = []
         transcript.metadata_before = transcript.state.metadata_before(leaf)
         leaf = None if leaf is None else str(leaf)
         prompt = transcript.state.last_prompt(leaf)
@@ -139,6 +137,9 @@ class ClaudeEncoder:
             lines += transcript.build_separator_lines(CanonicalEntry("", {}, "the end"), leaf)
             leaf = transcript.last_line = lines[-1]["uuid"]
             transcript.mark_position(lines[-1])
+        elif transcript.last_line is not None and not transcript.state.has_turn(leaf):
+            lines += transcript.build_empty_answer(CanonicalEntry("", {}, "the end"), leaf)
+            leaf = transcript.last_line = lines[-1]["uuid"]
         if self._title:
             lines.append(transcript.builder.metadata_line("custom-title", customTitle=self._title))
         if transcript.last_line is not None:
@@ -170,7 +171,7 @@ def _encode_compaction(transcript: Transcript, entry: CanonicalEntry, parent: st
     builder, state = transcript.builder, transcript.state
     summary = string_in(entry.fields, "summary") or ""
     first_kept = string_in(entry.fields, "firstKeptEntryId")
-    before = transcript.release_results()
+    before: list[Fields] = []
     kept = state.find_kept(first_kept, parent) if first_kept else []
     client_fields = client_fields_of(entry, 2 if summary else 1)
     is_own = carried_data(entry, NAME) is not None

@@ -60,6 +60,8 @@ class PlacedEntry(Struct, frozen=True, gc=False):
     prompt: str = ""
     kept: tuple[str, ...] | None = None
     """Of a compaction: the lines before it that it kept."""
+    is_turn: bool = True
+    """Whether one of its lines is a user or assistant line."""
 
 
 class LineBuilder:

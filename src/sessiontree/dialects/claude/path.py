@@ -50,7 +50,7 @@ def find_path(chain: Chain, leaf: int | None, read_options: ReadOptions) -> Path
     if not chain.is_in_tree(leaf):
         return Path([leaf])
     loaded = find_loaded_lines(chain)
-    if read_options.recovered or chain.types[leaf] == "compaction" or not is_reached(chain, loaded, leaf):
+    if read_options.recovered or not is_reached(chain, loaded, leaf):
         return find_earlier_path(chain, leaf, read_options)
     nodes = walk(chain, leaf, loaded.links, client_bridge(chain, loaded))
     # Preserved lines may include an older boundary: the context begins at the last one on the path.
@@ -64,8 +64,10 @@ def is_reached(chain: Chain, loaded: LoadedLines, leaf: int) -> bool:
     # A preserved line has two paths: the one before the compaction, and the one after the summary. The second one
     # counts if it is the current line, where a pin or the end of the file has put the client.
     # The client inserts preserved lines between their anchor and its children, so a child of the anchor is elsewhere.
-    is_anchor = leaf in loaded.anchors
-    return leaf in loaded and not is_anchor and (leaf >= loaded.start or leaf == find_leaf(chain, AS_CLIENT))
+    # A boundary itself cannot be pinned; the path to it is the history that it compacts.
+    if chain.types[leaf] == "compaction" or leaf not in loaded or leaf in loaded.anchors:
+        return False
+    return leaf >= loaded.start or leaf == find_leaf(chain, AS_CLIENT)
 
 
 def find_earlier_path(chain: Chain, leaf: int | None, read_options: ReadOptions) -> Path:
@@ -168,7 +170,7 @@ def _find_last_line(chain: Chain, loaded: LoadedLines) -> int | None:
             continue
         # A branch without a user or assistant line is the current one only if there is no other. This is why a boundary
         # with nothing after it compacts nothing.
-        if chain.types[node] != "compaction" and _has_turn(chain, loaded, node):
+        if chain.types[node] != "compaction" and has_turn(chain, loaded, node):
             return node
         if fallback is None:
             fallback = node
@@ -177,8 +179,11 @@ def _find_last_line(chain: Chain, loaded: LoadedLines) -> int | None:
     return fallback
 
 
-def _has_turn(chain: Chain, loaded: LoadedLines, node: int) -> bool:
-    """Whether a line, or a line above it, is a user or assistant line. Missing parents are not bridged for this."""
+def has_turn(chain: Chain, loaded: LoadedLines, node: int) -> bool:
+    """Whether a line, or a line above it, is a user or assistant line: the client ignores a pin on any other.
+
+    Missing parents are not bridged for this.
+    """
     seen: set[int] = set()
     at: int | None = node
     while at is not None and at not in seen:
@@ -262,7 +267,7 @@ def _find_pin_line(chain: Chain) -> tuple[int, str | None, bool]:
 def _can_be_pinned(chain: Chain, loaded: LoadedLines, node: int) -> bool:
     # The client fails on a pin that names a line of a sub-agent; here it has no effect.
     is_possible = node in loaded and chain.types[node] != "compaction" and chain.can_be_leaf(node)
-    return is_possible and _has_turn(chain, loaded, node)
+    return is_possible and has_turn(chain, loaded, node)
 
 
 def _is_on_pinned_branch(chain: Chain, loaded: LoadedLines, candidate: int, pinned: int) -> bool:

@@ -1,38 +1,28 @@
-"""A transcript under construction: places lines in the tree, holds back results, separates branches.
+"""A transcript under construction: places lines in the tree and separates branches.
 
-The results of one response are held back until all have been encoded, or until something else is, and are written as a
-chain after the response: so all are on the path, also for readers that do not restore parallel results. In a file that
-is continued nothing is held back. There a result is a child of its own call only if no later call of the response is
-open, because the client drops calls off the path that have no result.
+The results of one response are a chain after it, so all are on the path, also for readers that do not restore parallel
+results.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from sessiontree.core.jsonio import render_json
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, LossNote, SessionMeta
-from sessiontree.dialects.claude.decode_lines import CommonFields
+from sessiontree.dialects.claude.content import encode_usage
+from sessiontree.dialects.claude.decode_lines import GENERATED_RESPONSE, CommonFields
 from sessiontree.dialects.claude.line_builder import Call, LineBuilder, PlacedEntry, build_compact_metadata
-from sessiontree.dialects.claude.records import AFTER, NIL_UUID, PART, Fields, string_in, without
+from sessiontree.dialects.claude.records import AFTER, NIL_UUID, PART, SYNTHETIC, Fields, string_in, without
 from sessiontree.dialects.claude.write_state import AfterMetadata, WriteState
 from sessiontree.dialects.contract import IndexedLines
 from sessiontree.dialects.passthrough import PASSTHROUGH, build_passthrough
+from sessiontree.errors import InvalidEntryError
 
 _MAX_PROMPT = 200
 _NO_LINE_TYPE = "Claude Code has no line for them"
-
-
-class HeldResults(Struct):
-    """The response whose results are held back."""
-
-    last_line: str
-    open_calls: set[str]
-    """The lines of the calls that have no result yet."""
-    lines: list[Fields]
 
 
 class Transcript:
@@ -42,7 +32,6 @@ class Transcript:
         self.is_new = lines is None
         self.builder = LineBuilder(meta, lines)
         self.state = WriteState(lines)
-        self.held: HeldResults | None = None
         self.last_line: str | None = None
         """The chain line that was written last."""
         self.metadata_before: str | None = None
@@ -80,41 +69,30 @@ class Transcript:
         prompt: str = "",
         kept: tuple[str, ...] | None = None,
     ) -> Encoded:
-        """Place the lines of an entry in the tree, after the results that were held back."""
+        """Place the lines of an entry in the tree."""
         uuids = tuple([line["uuid"] for line in lines])
         last = uuids[-1]
         main = last if calls is not None else uuids[0]
-        before = self.release_results()
+        before: list[Fields] = []
         if parent is None and kept is None and self._has_chain():
-            # The client writes this pin when the user rewinds to before the first prompt. Without it, a second root
-            # looks like a broken history.
-            before.append(self.builder.metadata_line("last-prompt", leafUuid=NIL_UUID, explicit=True))
+            before.append(self._build_rewind())
         is_separated = self.state.needs_boundary(parent, is_result=False) and kept is None
         if is_separated and parent is not None:
             before.append(self.build_separator(entry, parent))
             lines[0]["parentUuid"] = before[-1]["uuid"]
         self.mark_position(lines[0])
         self.last_line = last
-        placed = PlacedEntry(parent, uuids, main, calls or (), None, "", is_separated, prompt[:_MAX_PROMPT], kept)
+        is_turn = any(line["type"] in ("user", "assistant") for line in lines) or bool(kept)
+        shown = prompt[:_MAX_PROMPT]
+        placed = PlacedEntry(parent, uuids, main, calls or (), None, "", is_separated, shown, kept, is_turn)
         self.state.add(entry, last, placed)
         return Encoded(last, [render_json(line) for line in (*before, *lines)], notes)
 
     def place_result(self, entry: CanonicalEntry, line: Fields, placed: PlacedEntry) -> None:
-        """Place a result in the tree; its line may be written later."""
+        """Place a result in the tree."""
         self.mark_position(line)
         self.last_line = placed.main
         self.state.add(entry, placed.main, placed)
-
-    def release_results(self) -> list[Fields]:
-        """Return the lines of the results that were held back."""
-        held, self.held = self.held, None
-        if held is None:
-            return []
-        above = held.last_line
-        for line in held.lines:
-            if line["type"] != PASSTHROUGH:
-                line["parentUuid"], above = above, line["uuid"]
-        return held.lines
 
     def _has_chain(self) -> bool:
         return self.last_line is not None or self.state.has_chain
@@ -168,6 +146,49 @@ class Transcript:
         boundary = {**self.build_boundary(id, leaf, time, metadata, {}), PASSTHROUGH: {PART: True}}
         return [boundary, self.build_hidden_line(end, id, time)]
 
+    # Moves
+
+    def build_move_lines(self, entry: CanonicalEntry, target: str | None) -> list[Fields]:
+        """Build a pin on a line of the file, and the lines that the client needs to follow it."""
+        if target is not None and not self.state.can_be_current(target):
+            raise InvalidEntryError(
+                f"cannot switch to {target}: Claude Code continues only lines of the main conversation; "
+                f"`sessiontree fork SESSION --at {target}` copies that branch into a new session"
+            )
+        lines = [] if target is None else self.build_unpreserving_lines(entry, target)
+        if lines and target is not None and self.state.is_boundary(target):
+            target = lines[0]["compactMetadata"]["preservedMessages"]["uuids"][-1]
+        if self.state.has_chain and not self.state.has_turn(target):
+            lines += self.build_empty_answer(entry, target)
+            target = lines[-1]["uuid"]
+        return [*lines, self.builder.metadata_line("last-prompt", leafUuid=target or NIL_UUID, explicit=True)]
+
+    def build_empty_answer(self, entry: CanonicalEntry, parent: str | None) -> list[Fields]:
+        """Build an assistant line that the client never sends, for a position without a user or assistant line above.
+
+        The client ignores a pin on such a position, and a pin on nothing leads to the last line of the file.
+        """
+        (id,) = self.builder.assign_uuids(CanonicalEntry("", {}, f"at {entry.id}" if entry.id else ""), 1)
+        message = {
+            "id": GENERATED_RESPONSE + id.replace("-", ""),
+            "type": "message",
+            "role": "assistant",
+            "model": SYNTHETIC,
+            "content": [{"type": "text", "text": " "}],
+            "stop_reason": "end_turn",
+            "stop_sequence": None,
+            "usage": encode_usage(None),
+        }
+        line = self.builder.chain_line("assistant", id, parent, self.builder.time(entry), {"message": message}, {})
+        line[PASSTHROUGH] = {PART: True}
+        self.mark_position(line)
+        return [line] if parent is not None else [self._build_rewind(), line]
+
+    def _build_rewind(self) -> Fields:
+        # The client writes this pin when the user rewinds to before the first prompt. Without it, a second root looks
+        # like a broken history.
+        return self.builder.metadata_line("last-prompt", leafUuid=NIL_UUID, explicit=True)
+
     # Metadata lines
 
     def encode_as_metadata(self, entry: CanonicalEntry, parent: str | None, plural: str = "") -> Encoded:
@@ -190,7 +211,4 @@ class Transcript:
 
     def place_metadata(self, line: Fields, parent: str | None, notes: Sequence[LossNote]) -> Encoded:
         id = None if parent is None else AfterMetadata(parent, line["id"])
-        if self.held is not None and self.held.lines:  # it keeps its position among the results that are held back
-            self.held.lines.append(line)
-            return Encoded(id, (), notes)
         return Encoded(id, [render_json(line)], notes)

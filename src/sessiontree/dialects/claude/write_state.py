@@ -6,6 +6,7 @@ A parent is always the last line of an entry, the one that children name as thei
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import takewhile
 
 from msgspec import Struct
 
@@ -15,7 +16,7 @@ from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.dialects.claude.boundaries import find_loaded_lines
 from sessiontree.dialects.claude.chain import Chain
 from sessiontree.dialects.claude.line_builder import Call, PlacedEntry
-from sessiontree.dialects.claude.path import find_path, is_reached
+from sessiontree.dialects.claude.path import find_path, has_turn, is_reached
 from sessiontree.dialects.contract import AS_CLIENT, IndexedLines, is_metadata_id
 
 
@@ -123,6 +124,34 @@ class WriteState:
             self._responses = {chain.summary(node).response for node in messages}
         return id in self._responses
 
+    # Positions
+
+    def is_boundary(self, line: str) -> bool:
+        """Whether a line of the file is a compaction boundary."""
+        node = None if self._lines is None else self._lines.tree.node_of.get(line)
+        return self._lines is not None and node is not None and self._lines.types[node] == "compaction"
+
+    def can_be_current(self, line: str) -> bool:
+        """Whether a line of the file is one that the client can continue: not a sub-agent's, not a metadata line."""
+        node = None if self._lines is None else self._lines.tree.node_of.get(line)
+        return self._lines is not None and node is not None and Chain(self._lines).can_be_leaf(node)
+
+    def has_turn(self, line: str | None) -> bool:
+        """Whether a line, or a line above it, is a user or assistant line. Without one the client ignores the path."""
+        at = line
+        while at is not None and at in self._placed:
+            if self._placed[at].is_turn:
+                return True
+            at = self._placed[at].parent
+        node = None if self._lines is None or at is None else self._lines.tree.node_of.get(at)
+        if self._lines is None or node is None:
+            return False
+        chain = Chain(self._lines)
+        loaded = find_loaded_lines(chain)
+        if is_reached(chain, loaded, node):
+            return has_turn(chain, loaded, node)
+        return any(chain.facts(each).is_turn for each in find_path(chain, node, AS_CLIENT).nodes)
+
     # Calls
 
     def find_call(self, id: str, parent: str | None) -> FoundCall | None:
@@ -134,8 +163,7 @@ class WriteState:
             calls = [call for call in placed.calls if call.canonical_id == id] if placed.calls else ()
             if calls:
                 call = next((call for call in calls if call.line not in answered), calls[-1])
-                line = _result_parent(call, placed, answered) if is_adjacent else parent
-                return FoundCall(call, at, line, is_adjacent)
+                return FoundCall(call, at, parent, is_adjacent)
             answered.add(placed.call_line)
             is_adjacent = is_adjacent and placed.response is not None and not placed.is_separated
             at = placed.parent
@@ -154,8 +182,8 @@ class WriteState:
                 for shard in shards:
                     if id in chain.summary(shard).calls:
                         call = Call(id, id, _tool_name(chain, shard, id), ids[shard])
-                        line = ids[_result_parent_in_file(chain, shards, shard, id)] if is_adjacent else parent
-                        return FoundCall(call, ids[shards[-1]], line, is_adjacent)
+                        line = _result_parent(chain, shards, shard, id, node) if is_adjacent else None
+                        return FoundCall(call, ids[shards[-1]], parent if line is None else ids[line], is_adjacent)
             is_adjacent = is_adjacent and (bool(summary.results) or summary.is_assistant)
         return None
 
@@ -269,18 +297,15 @@ class WriteState:
         return [self._lines.tree.ids[node] for node in nodes[start:] if not _is_of_compaction(chain, node)]
 
 
-def _result_parent(call: Call, placed: PlacedEntry, answered: set[str]) -> str:
-    # The client drops shards off the path whose calls have no result. So while a later call is open, the result
-    # becomes a child of the last shard, which keeps all shards on the path.
-    lines = placed.uuids
-    if call.line == lines[-1]:
-        return call.line
-    later = lines[lines.index(call.line) + 1 :]
-    is_open = any(other.line in later and other.line not in answered for other in placed.calls)
-    return lines[-1] if is_open else call.line
+def _result_parent(chain: Chain, shards: list[int], shard: int, id: str, leaf: int) -> int | None:
+    """Return the line of a response in the file that its next result follows; None for the leaf, if all are above it.
 
-
-def _result_parent_in_file(chain: Chain, shards: list[int], shard: int, id: str) -> int:
+    The client writes each result as a child of its own call, so a leaf can have only some of the calls above it. The
+    client drops calls off the path that have no result.
+    """
+    path = set(takewhile(lambda node: node != shards[0], chain.iter_ancestors(leaf))) | {shards[0]}
+    if path.issuperset(shards):
+        return None
     answered = {
         result for each in shards for child in chain.tree.children(each) for result in chain.summary(child).results
     }

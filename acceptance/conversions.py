@@ -1,0 +1,96 @@
+"""Generated sessions of one agent, converted to another: the program must rebuild the context of the source.
+
+Only sessions without problems are converted, as everywhere. Each is converted with its active branch and, if it has
+more, with all of them. One process of Pi or oh-my-pi reads all files; Claude Code needs one for each.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from acceptance import transcripts, trees
+from acceptance.cases import (
+    Case,
+    Outcome,
+    branch_ends,
+    compare_branches,
+    compare_history,
+    convert,
+    find_rule_difference,
+    iter_cases,
+    suspect,
+    try_case,
+)
+from acceptance.comparison import differences
+from acceptance.histories import NoHistoryError, Request, histories
+from acceptance.programs import Name
+from acceptance.sources import Source
+from sessiontree.core.messages import Message
+
+GENERATORS: Mapping[Name, Callable[[int], bytes]] = {"claude": transcripts.generate, **trees.GENERATORS}
+
+WORKERS = 2
+
+
+def try_conversions(program: Name, folder: Path, *, count: int, seed: int) -> list[Outcome]:
+    """Convert sessions of the other agents to a program's dialect, and let it read them."""
+    cases: list[Case] = []
+    for dialect, generate in GENERATORS.items():
+        if dialect != program:
+            sources = _generate(dialect, generate, count, seed, folder)
+            cases += [case for case in iter_cases(sources, [program], conversions=True) if not case.is_original]
+    print(f"{program}: {len(cases)} conversions of generated sessions", file=sys.stderr, flush=True)
+    if program == "claude":
+        with ThreadPoolExecutor(WORKERS) as pool:
+            return list(pool.map(lambda case: try_case(case, _folder(case, folder)), cases))
+    return list(_try_together(program, cases, folder))
+
+
+def _generate(dialect: Name, generate: Callable[[int], bytes], count: int, seed: int, folder: Path) -> list[Source]:
+    """The first sessions, from a seed on, that have no problems."""
+    place = folder / "sources" / dialect
+    place.mkdir(parents=True, exist_ok=True)
+    found: list[Source] = []
+    while len(found) < count:
+        source = Source(dialect, place / f"generated-{seed}.jsonl")
+        source.path.write_bytes(generate(seed))
+        seed += 1
+        if source.is_healthy() and any(message.role in ("user", "assistant") for message in _messages(source)):
+            found.append(source)
+    return found
+
+
+def _messages(source: Source) -> Sequence[Message]:
+    return source.opened().context().messages
+
+
+def _folder(case: Case, folder: Path) -> Path:
+    return folder / case.program / f"{case.source.dialect}-{case.source.path.stem}-{case.branch}"
+
+
+def _try_together(program: Name, cases: Sequence[Case], folder: Path) -> Iterator[Outcome]:
+    """Let Pi or oh-my-pi read all converted files in one process."""
+    assert program != "claude"
+    requests, ends = [], []
+    for case in cases:
+        place = _folder(case, folder)
+        place.mkdir(parents=True)
+        path = convert(case.source, program, place, case.branch)
+        ends.append(branch_ends(case, path) if case.branch == "all" else {})
+        requests.append(Request(path, list(ends[-1].values())))
+    for case, request, leaves, rebuilt in zip(
+        cases, requests, ends, histories(program, requests, folder / program / "run"), strict=True
+    ):
+        if isinstance(rebuilt, NoHistoryError):
+            yield Outcome(case, "differs", "", [str(rebuilt)])
+            continue
+        ours, theirs = compare_history(case, case.source.opened(), rebuilt)
+        if ours == theirs:
+            yield compare_branches(case, leaves, rebuilt)
+            continue
+        known = find_rule_difference(case, ours, theirs, rebuilt)
+        reason = known or suspect(case, request.session, rebuilt)
+        yield Outcome(case, "known" if known else "differs", reason, differences(ours, theirs))
