@@ -162,7 +162,9 @@ def test_a_repository_whose_package_is_missing_is_not_taken_for_a_folder(run: Ru
         ("new", "--home", "cargo://host/db"),
         ("list", "--home", "cargo://host/db"),
     ):
-        assert "no store named 'cargo' is installed (available: box, file, memory, postgresql)" in run(*arguments, code=1)
+        assert "no store named 'cargo' is installed (available: box, file, memory, postgresql)" in run(
+            *arguments, code=1
+        )
     assert list((machine / "project").iterdir()) == []
     (machine / "project" / "cargo:").mkdir()
     run("new", "--home", "cargo:/db")
