@@ -11,10 +11,11 @@ import json
 import re
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pytest import MonkeyPatch
 
+from sessiontree.core.jsonio import iter_json
 from sessiontree.core.messages import (
     Assistant,
     BashExecution,
@@ -345,12 +346,13 @@ def test_no_call_is_answered_as_unknown_when_calls_are_stripped(messages: list[M
 @examples(300)
 @given(MESSAGES, UNANSWERED)
 def test_messages_that_are_rendered_one_by_one_are_the_same(messages: list[Message], unanswered: Unanswered) -> None:
-    with MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(deferred_texts, "_LONG", 2)  # nearly every text is deferred
         for form in CHECKS:
             rendered = render(messages, form, unanswered=unanswered)  # type: ignore[arg-type]
             streamed = render_stream(messages, form, unanswered=unanswered)  # type: ignore[arg-type]
-            assert (streamed.system, list(streamed.messages), streamed.notes) == (
+            printed = json.loads(b"".join(iter_json({"messages": streamed.messages})))
+            assert (streamed.system, printed["messages"], streamed.notes) == (
                 rendered.system,
                 rendered.messages,
                 rendered.notes,

@@ -40,7 +40,10 @@ class Rendered(Value, frozen=True):
 
 
 class StreamedMessages(NamedTuple):
-    """Messages for a provider like `Rendered`, but each message is completed when it is read. They are read once."""
+    """Messages for a provider like `Rendered`, but each is completed when it is read. They are read once.
+
+    A `content` with several parts is an iterator, too.
+    """
 
     system: str | None
     messages: Iterator[JsonObject]
@@ -64,11 +67,17 @@ def render_stream(messages: Sequence[Message], form: Form, *, unanswered: Unansw
     rendered = _render(read_conversation(messages, deferred.shorten), form, unanswered)
 
     def complete() -> Iterator[JsonObject]:
-        last = len(rendered.messages) - 1
-        for number, message in enumerate(rendered.messages):
-            completed: JsonObject = deferred.insert(message)
-            if number == last and form == "anthropic":
-                trim_last_assistant([completed])
+        for message in rendered.messages:
+            # Anthropic's roles alternate, so a whole session of prompts may be one message.
+            is_list = isinstance(message.get("content"), list)
+            yield {**message, "content": complete_blocks(message)} if is_list else deferred.insert(message)
+
+    def complete_blocks(message: JsonObject) -> Iterator[JsonObject]:
+        blocks = message["content"]
+        for number, block in enumerate(blocks):
+            completed: JsonObject = deferred.insert(block)
+            if form == "anthropic" and message is rendered.messages[-1] and number == len(blocks) - 1:
+                trim_last_assistant([{**message, "content": [completed]}])
             yield completed
 
     return StreamedMessages(rendered.system, complete(), rendered.notes)
