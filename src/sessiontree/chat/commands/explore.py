@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 from sessiontree import paths
 from sessiontree.agent.async_bridge import in_background, in_thread, uncancelled
-from sessiontree.app.exploration import LaneOptions, OpenedExploration, start_exploration
+from sessiontree.app.exploration import (
+    LaneOptions,
+    OpenedExploration,
+    find_refused_models,
+    resume_command,
+    start_exploration,
+)
 from sessiontree.app.start import no_model_error
 from sessiontree.app.summaries import summary_options
 from sessiontree.chat.lane_view import LaneChooser, is_undecided, show_results
@@ -99,7 +105,7 @@ async def _decide_later(talk: Conversation) -> None:
         if session.ref.is_file:
             name = await in_thread(paths.name_of, controller.home, session.id, session.location)
         words = shell_words(name, None if controller.home == paths.home() else controller.home)
-        command = f"sessiontree explore resume {words} --run {last.run}"
+        command = resume_command(words, last.run, find_refused_models(last, controller.settings))
         talk.screen.line(f"· some lanes did not finish; continue them with `{command}`", DIM)
     async with controller.occupied("a choice between lanes"):
         await _decide(talk, last, LaneWorktrees(controller.home, session.id, session.cwd or controller.cwd))
