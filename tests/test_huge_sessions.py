@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,7 @@ from sessiontree.core.jsonio import iter_json
 from sessiontree.core.messages import CACHED_BYTES, MAX_KEPT, LazyMessages, Message, User
 from sessiontree.library.session_stats import read_stats
 from sessiontree.repair import examine
+from sessiontree.views.session_facts import describe_session
 
 HEADER = (
     b'{"type":"session","version":3,"id":"huge","timestamp":"2026-01-01T00:00:00.000Z","cwd":"/","sessiontree":1}\n'
@@ -50,9 +53,19 @@ def native_line(id: str, parent: str | None, text: str, **message: object) -> by
     return json.dumps(fields).encode() + b"\n"
 
 
-def claude_line(id: str, parent: str | None, text: str) -> bytes:
-    fields = {"parentUuid": parent, "isSidechain": False, "type": "user", "uuid": id, "sessionId": "s", "cwd": "/"}
-    return json.dumps({**fields, "timestamp": TIME, "message": {"role": "user", "content": text}}).encode() + b"\n"
+def claude_line(id: str, parent: str | None, text: str, role: str = "user") -> bytes:
+    fields = {"parentUuid": parent, "isSidechain": False, "type": role, "uuid": id, "sessionId": "s", "cwd": "/"}
+    content = text if role == "user" else [{"type": "text", "text": text}]
+    message = {"role": role, "content": content, **({} if role == "user" else {"id": f"msg_{id}"})}
+    return json.dumps({**fields, "timestamp": TIME, "message": message}).encode() + b"\n"
+
+
+def neovate_line(id: str, parent: str | None, text: str, role: str = "user") -> bytes:
+    fields = {"parentUuid": parent, "uuid": id, "role": role, "content": text, "type": "message", "timestamp": TIME}
+    return json.dumps({**fields, "sessionId": "s"}).encode() + b"\n"
+
+
+Line = Callable[..., bytes]
 
 
 @pytest.fixture(scope="module", params=["native", "claude"])
@@ -82,6 +95,9 @@ def huge(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         "show --json",
         "context",
         "context --json",
+        "context --as anthropic",
+        "context --as openai",
+        "context --as openai-chat",
         "export --format md",
         "export --format html",
         "export --format json",
@@ -176,16 +192,19 @@ def grows_linearly(work: Callable[[int], Callable[[], object]], small: int) -> b
     return seconds(4 * small) < 8 * seconds(small)
 
 
-def branched(path: Path, count: int) -> Path:
+def branched(path: Path, count: int, line: Line = native_line) -> Path:
     """A path of `count` messages, and a branch of two messages from each of them."""
     with open(path, "wb") as file:
-        file.write(HEADER)
+        file.write(HEADER if line is native_line else b"")
         for number in range(count):
-            file.write(native_line(f"a{number:07x}", f"a{number - 1:07x}" if number else None, "hello"))
+            file.write(line(f"a{number:07x}", f"a{number - 1:07x}" if number else None, "hello"))
         for number in range(count):
-            file.write(native_line(f"b{number:07x}", f"a{number:07x}", "hi", role="assistant"))
-            file.write(native_line(f"c{number:07x}", f"b{number:07x}", "and more"))
+            file.write(line(f"b{number:07x}", f"a{number:07x}", "hi", role="assistant"))
+            file.write(line(f"c{number:07x}", f"b{number:07x}", "and more"))
     return path
+
+
+BRANCHED = {"native": native_line, "omp": native_line, "claude": claude_line, "neovate": neovate_line}
 
 
 def compacted(path: Path, count: int) -> Path:
@@ -200,19 +219,23 @@ def compacted(path: Path, count: int) -> Path:
     return path
 
 
-def test_listing_branches_takes_linear_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dialect", BRANCHED)
+def test_listing_branches_takes_linear_time(dialect: str, tmp_path: Path) -> None:
     def work(size: int) -> Callable[[], object]:
-        session = sessiontree.open(branched(tmp_path / f"{size}.jsonl", size))
+        path = branched(tmp_path / f"{size}.jsonl", size, BRANCHED[dialect])
+        session = sessiontree.open(path, dialect=dialect)
         return lambda: branch_list.list_branches(session)
 
     assert grows_linearly(work, 500)
 
 
-def test_counting_branches_takes_linear_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dialect", BRANCHED)
+def test_describing_a_session_with_many_branches_takes_linear_time(dialect: str, tmp_path: Path) -> None:
     def work(size: int) -> Callable[[], object]:
-        session = sessiontree.open(branched(tmp_path / f"{size}.jsonl", size))
+        path = branched(tmp_path / f"{size}.jsonl", size, BRANCHED[dialect])
+        session = sessiontree.open(path, dialect=dialect)
         assert count_tips(session) == size
-        return lambda: count_tips(session)
+        return lambda: describe_session(session)
 
     assert grows_linearly(work, 1000)
 
@@ -316,8 +339,8 @@ def test_branches_by_links_are_those_by_histories(
             session.move(leaf)
             found = branch_list.list_branches(session)
             with monkeypatch.context() as patch:
-                for module in (tips, branch_list, context_sizes):
-                    patch.setattr(module, "histories_are_paths", lambda session: False)
+                for module in (tips, branch_list):
+                    patch.setattr(module, "history_links", lambda session: None)
                 assert branch_list.list_branches(session) == found
                 assert count_tips(session) in (len(found), len(found) - 1)
 
@@ -325,6 +348,95 @@ def test_branches_by_links_are_those_by_histories(
 @pytest.mark.parametrize("dialect", ["native", "pi"])
 def test_the_size_of_a_context_is_the_same_whether_it_is_built_or_added_up(dialect: str, tmp_path: Path) -> None:
     session = sessiontree.open(mixed_session(tmp_path / "mixed.jsonl"), dialect=dialect)
-    sizes = context_sizes.ContextSizes(session)
+    sizes = context_sizes.ContextSizes(session, tips.history_links(session))
     for node, id in enumerate(session.ids):
         assert sizes.tokens(node) == context_size(session.context(id).messages).tokens
+
+
+CORPUS = sorted((Path(__file__).parent / "corpus").rglob("*.jsonl"))
+
+
+def branches_by_histories(session: sessiontree.Session, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    with monkeypatch.context() as patch:
+        patch.setattr(branch_list, "history_links", lambda session: None)
+        return list(branch_list.list_branches(session))
+
+
+def test_branches_of_real_files_by_links_are_those_by_histories(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_dialect: dict[str, int] = {}
+    for path in CORPUS:
+        with suppress(sessiontree.SessionTreeError):
+            session = sessiontree.open(path)
+            assert branch_list.list_branches(session) == branches_by_histories(session, monkeypatch), path
+            name = session.dialect.name
+            by_dialect[name] = by_dialect.get(name, 0) + (tips.history_links(session) is not None)
+    assert min(by_dialect.values()) > 0, "some files of each dialect have links"
+
+
+class Transcript:
+    """A transcript of Claude Code with branches, parallel calls, progress and compactions at random places."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.lines: list[dict[str, object]] = []
+        self.ends: list[str] = []
+        """Lines after which a conversation may continue."""
+
+    def add(self, kind: str, parent: str | None, message: dict[str, object] | None = None, **fields: object) -> str:
+        uuid = f"{len(self.lines):08x}-0000-4000-8000-000000000000"
+        line = {"type": kind, "uuid": uuid, "parentUuid": parent, "sessionId": "s", "isSidechain": False, "cwd": "/"}
+        time = f"2026-01-01T00:{len(self.lines) // 60:02}:{len(self.lines) % 60:02}.000Z"
+        self.lines.append({**line, "timestamp": time, **({"message": message} if message else {}), **fields})
+        return uuid
+
+    def add_prompt(self, parent: str | None) -> str:
+        return self.add("user", parent, {"role": "user", "content": "x" * self.random.randrange(40)})
+
+    def add_response(self, parent: str) -> str:
+        """A response of several shards with a call each; the conversation continues after one of the results."""
+        rng, id = self.random, f"msg_{len(self.lines)}"
+        usage = {"input_tokens": len(self.lines), "output_tokens": 3}
+        shards: list[tuple[str, str]] = []
+        for number in range(rng.randrange(1, 4)):
+            call = {"type": "tool_use", "id": f"{id}_{number}", "name": "Read", "input": {"file_path": "a.py"}}
+            body: dict[str, object] = {"role": "assistant", "id": id, "model": "m", "content": [call]}
+            parent = self.add("assistant", parent, {**body, **({"usage": usage} if rng.random() < 0.5 else {})})
+            shards.append((parent, f"{id}_{number}"))
+        results = []
+        for shard, called in shards:
+            if rng.random() < 0.2:
+                shard = self.add("progress", shard)
+            if rng.random() < 0.995:
+                content = {"type": "tool_result", "tool_use_id": called, "content": "y" * rng.randrange(40)}
+                results.append(self.add("user", shard, {"role": "user", "content": [content]}))
+        return rng.choice(results or [parent])
+
+    def add_compaction(self, parent: str) -> str:
+        metadata = {"trigger": "manual", "preTokens": 1}
+        fields = {"subtype": "compact_boundary", "logicalParentUuid": parent, "compactMetadata": metadata}
+        boundary = self.add("system", None, None, content="", **fields)
+        return self.add("user", boundary, {"role": "user", "content": "a summary"}, isCompactSummary=True)
+
+    def write(self, path: Path) -> Path:
+        self.ends.append(self.add_prompt(None))
+        for _ in range(25):
+            rng = self.random
+            parent = self.ends[-1] if rng.random() < 0.7 else rng.choice(self.ends)
+            if rng.random() < 0.1:
+                self.ends.append(self.add_compaction(parent))
+                continue
+            answer = self.add_response(self.add_prompt(parent))
+            self.ends.append(self.add("assistant", answer, {"role": "assistant", "id": f"end_{answer}", "content": []}))
+        path.write_text("".join(json.dumps(line) + "\n" for line in self.lines))
+        return path
+
+
+def test_branches_of_random_transcripts_by_links_are_those_by_histories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    linked = 0
+    for seed in range(40):
+        session = sessiontree.open(Transcript(seed).write(tmp_path / f"{seed}.jsonl"), dialect="claude")
+        assert branch_list.list_branches(session) == branches_by_histories(session, monkeypatch), seed
+        linked += tips.history_links(session) is not None
+    assert linked > 10

@@ -100,3 +100,11 @@ def test_unknown_fields_are_ignored_and_unknown_types_refused() -> None:
     for fields in ({"type": "no_such_event"}, {"turn": 1}, {"type": "event", "lane": 1}, {"type": "turn_start"}):
         with pytest.raises(UsageError, match="not an event"):
             decode_event(fields)
+
+
+def test_the_cost_of_tokens_without_a_price_is_null() -> None:
+    unknown, free = events.Used(Usage(10), RunUsage(1, 10)), events.Used(Usage(), RunUsage(1))
+    assert encode_event(unknown)["spent"]["cost"] is None
+    assert encode_event(free)["spent"]["cost"] == 0
+    for event in (unknown, free):
+        assert decode_event(json.loads(render_json(encode_event(event)))) == event

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -56,14 +58,15 @@ def test_doctor_goes_on_past_a_missing_file(run: Run, here: Path) -> None:
 
 
 def test_the_mark_of_a_listing_agrees_with_doctor(run: Run, here: Path, tmp_path: Path) -> None:
-    """A duplicate id hides a message, which a listing does not look for; after a check it knows."""
+    """A duplicate id hides a message."""
     with sessiontree.create(here, home=tmp_path / "home") as session:
         session.append("user", "twice")
         session.append("assistant", [{"type": "text", "text": "Yes."}])
     path = Path(session.location)
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([*lines, lines[-1].replace(b"Yes.", b"No.")]))
-    run("list")
+    first = {row["path"]: row["health"] for row in run("list", "--json").json["sessions"]}
+    assert first[str(path)] == "damaged", "a small session is examined when it is read"
     checked = {report["path"]: report for report in run("doctor", "--json").json["sessions"]}
     damaged = {
         place for place, report in checked.items() if any(found["severity"] != "note" for found in report["findings"])
@@ -71,3 +74,42 @@ def test_the_mark_of_a_listing_agrees_with_doctor(run: Run, here: Path, tmp_path
     assert str(path) in damaged
     listed = {row["path"] for row in run("list", "--json").json["sessions"] if row["health"] == "damaged"}
     assert listed == damaged
+
+
+@pytest.fixture
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project without sessions."""
+    folder = tmp_path / "alone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def health(run: Run) -> str:
+    (row,) = run("list", "--json").json["sessions"]
+    return str(row["health"])
+
+
+def test_a_large_session_is_unchecked_until_it_was_read_completely(run: Run, alone: Path, tmp_path: Path) -> None:
+    with sessiontree.create(alone, home=tmp_path / "home") as session:
+        for number in range(40):
+            session.append("user", f"question {number} " + "x" * 10_000)
+            session.append("assistant", [{"type": "text", "text": "Yes."}])
+    path = Path(session.location)
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[40] = lines[40].replace(b'"id":"', b'"id":"lost', 1)  # in the part that a listing does not read
+    path.write_bytes(b"".join(lines))
+    assert health(run) == "unchecked"
+    assert health(run) == "damaged", "counting it after the first listing found the damage"
+
+
+def test_a_large_sound_session_that_grows_is_unchecked_until_it_rests(run: Run, alone: Path, tmp_path: Path) -> None:
+    with sessiontree.create(alone, home=tmp_path / "home") as session:
+        session.append("user", "x" * 300_000)
+        session.append("assistant", [{"type": "text", "text": "Yes."}])
+        assert [health(run), health(run)] == ["unchecked", "ok"]
+        session.append("user", "more")
+        assert [health(run), health(run)] == ["unchecked", "unchecked"]
+    resting = time.time() - 3600
+    os.utime(session.location, (resting, resting))
+    assert [health(run), health(run)] == ["unchecked", "ok"]

@@ -51,32 +51,32 @@ def server() -> Iterator[ModelServer]:
 
 BRANCHES = """
 ○ user Write alpha. [lane 1 · claude-opus-5 · merged]
-○ assistant I write alpha. → write
-○ toolResult created alpha.txt (1 line, 6 bytes)
-○ assistant I look. → read
-○ toolResult alpha
+○ assistant I write alpha. → write alpha.txt
+○ result created alpha.txt (1 line, 6 bytes)
+○ assistant I look. → read alpha.txt
+○ result alpha
 ○ assistant There is alpha now.
 ◇ merge ⇠ Another branch
 
 ○ user Write beta. [lane 2 · gpt-5 · merged]
-○ assistant I write beta. → write
-○ toolResult created beta.txt (1 line, 5 bytes)
-○ assistant I look. → read
-○ toolResult beta
+○ assistant I write beta. → write beta.txt
+○ result created beta.txt (1 line, 5 bytes)
+○ assistant I look. → read beta.txt
+○ result beta
 ○ assistant There is beta now. ⇢ merge
 
 ○ user Write gamma. [lane 3 · claude-sonnet-5 · dropped]
-○ assistant I write gamma. → write
-○ toolResult created gamma.txt (1 line, 6 bytes)
-○ assistant I look. → read
-○ toolResult gamma
+○ assistant I write gamma. → write gamma.txt
+○ result created gamma.txt (1 line, 6 bytes)
+○ assistant I look. → read gamma.txt
+○ result gamma
 ○ assistant There is gamma now.
 
 ● user Write delta. [lane 4 · gpt-5-mini · kept]
-● assistant I write delta. → write
-● toolResult created delta.txt (1 line, 6 bytes)
-● assistant I look. → read
-● toolResult delta
+● assistant I write delta. → write delta.txt
+● result created delta.txt (1 line, 6 bytes)
+● assistant I look. → read delta.txt
+● result delta
 ● assistant There is delta now. ◀ here
 """
 

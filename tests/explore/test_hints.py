@@ -223,3 +223,14 @@ def test_more_lanes_than_chat_allows_are_refused_with_a_command_that_works(place
         terminal.enter("/quit")
         assert terminal.end() == 0
     assert explorations(place.opened()) == []
+
+
+def test_hints_name_the_models_that_only_the_file_names(place: Repository) -> None:
+    place.run_json("count", "--n", "2", "--model", "demo", "--keep-worktrees")
+    path = Path(place.location)
+    changed = path.read_bytes().replace(b'"model":"demo"', b'"model":"other:large one"').splitlines(keepends=True)
+    ends = [line for line in changed if b'"sessiontree.explore.end"' in line]
+    path.write_bytes(b"".join(line for line in changed if line != ends[-1]))  # one lane did not finish
+    assert len(find_exploration(place.opened()).open_lanes) == 1
+    (shown,) = place.explore("list").stderr.splitlines()
+    assert hint(shown)[-2:] == ["--model", "other:large one"]

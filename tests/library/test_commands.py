@@ -329,7 +329,7 @@ def test_native_blobs_of_another_home_folder_are_found(run: Run, world: World, h
         session.append("user", "big " + "x" * 200_000)
         session.append("assistant", "done")
     assert run("open", session.id).code == 0
-    assert run("list").lines[1].startswith("  big xxx")
+    assert run("list").lines[1].startswith("~ big xxx")
 
 
 def test_help_has_examples(run: Run) -> None:

@@ -11,9 +11,11 @@ import json
 import re
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sessiontree.core.jsonio import iter_json
 from sessiontree.core.messages import (
     Assistant,
     BashExecution,
@@ -33,7 +35,7 @@ from sessiontree.core.messages import (
     ToolResult,
     User,
 )
-from sessiontree.providers import Form, Unanswered, render
+from sessiontree.providers import Form, Unanswered, deferred_texts, render, render_stream
 from tests.builders import examples
 
 IMAGE_TYPES = {"image/jpeg", "image/png", "image/gif", "image/webp"}
@@ -339,3 +341,19 @@ def test_no_call_is_answered_as_unknown_when_calls_are_stripped(messages: list[M
     items = render(messages, "openai", unanswered="strip").messages
     answered = sum(item["type"] == "function_call_output" for item in items)
     assert answered <= sum(isinstance(message, ToolResult) for message in messages)
+
+
+@examples(300)
+@given(MESSAGES, UNANSWERED)
+def test_messages_that_are_rendered_one_by_one_are_the_same(messages: list[Message], unanswered: Unanswered) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(deferred_texts, "_LONG", 2)  # nearly every text is deferred
+        for form in CHECKS:
+            rendered = render(messages, form, unanswered=unanswered)  # type: ignore[arg-type]
+            streamed = render_stream(messages, form, unanswered=unanswered)  # type: ignore[arg-type]
+            printed = json.loads(b"".join(iter_json({"messages": streamed.messages})))
+            assert (streamed.system, printed["messages"], streamed.notes) == (
+                rendered.system,
+                rendered.messages,
+                rendered.notes,
+            )

@@ -93,6 +93,40 @@ def test_a_pattern_that_is_stopped_makes_the_search_incomplete(world: World, mon
     assert results.unsearched.sessions > 0
 
 
+def test_a_pattern_that_is_stopped_in_the_last_session_is_reported(
+    world: World, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(engine_module, "_PATTERN_SECONDS", 0.2)
+    for name, value in world.environment.items():
+        monkeypatch.setenv(name, value)
+    world.pi("slow-session", "/work", ["needle " + "a" * 5000 + "!"], minute=999)
+    for _ in range(2):  # from the files, then from the index
+        assert main(["search", "needle", r"re:/(a|aa)+$/", "session:slow-session"]) == 4
+        assert "incomplete: stopped matching the pattern after 0.2 seconds" in capfd.readouterr().err
+    assert main(["search", "needle", r"re:/(a|aa)+$/", "session:slow-session", "--json"]) == 4
+    answer = json.loads(capfd.readouterr().out)
+    assert (answer["complete"], answer["total"]) == (False, None)
+
+
+def test_a_pattern_is_found_in_any_part_of_a_large_session(world: World) -> None:
+    filler = [f"hay {'x' * 30_000} {number}" for number in range(40)]
+    world.pi("large", "/work", ["first", "pattern-77-here", *filler], minute=999)
+    find(world, refresh="all")
+    results = find(world, r"re:/pattern-\d+-here/", refresh="none")
+    assert {hit.session.id for hit in results} == {"large"}
+    assert (results.state, results.is_complete) == ("index", True)
+
+
+@pytest.mark.parametrize("refresh", ["none", "all"])
+def test_matching_reports_its_progress(world: World, refresh: str) -> None:
+    calls: list[tuple[int, int, str]] = []
+    find(world, "re:/nothing.*matches/", refresh=refresh, match_progress=lambda *call: calls.append(call))
+    done = [call[0] for call in calls]
+    assert done == sorted(done)
+    assert len({call[2] for call in calls}) == SESSIONS
+    assert calls[-1][0] == calls[-1][1] > 0
+
+
 @pytest.fixture
 def stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Searches that are out of time after a few sessions."""

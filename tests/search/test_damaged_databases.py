@@ -112,7 +112,7 @@ def flip_value(value: Any, chance: random.Random) -> Any:
 
 TABLES = {
     "library": ["sessions", "states", "facts", "notes", "versions"],
-    "search": ["files", "numbers", "branches"],
+    "search": ["files", "numbers", "branches", "terms_data", "terms_idx", "blocks", "segments"],
     "history": ["prompts", "sources", "notes"],
 }
 
@@ -145,24 +145,11 @@ def test_a_flipped_bit_in_any_column_changes_no_answer(place: Place, name: str) 
         check_answers(place, f"{table}.{column}: {old!r} -> {new!r}")
 
 
-@pytest.mark.parametrize("name", ["library", "history"])
+@pytest.mark.parametrize("name", ["library", "history", "search"])
 def test_flipped_bytes_in_any_page_change_no_answer(place: Place, name: str) -> None:
     for seed in range(ROUNDS):
         damage_pages(place, name, random.Random(seed))
         check_answers(place, f"{name} seed {seed}")
-
-
-def test_flipped_bytes_in_any_page_of_the_index_fail_no_search(place: Place) -> None:
-    """FTS5 has no checksums, so a changed term may hide a hit; it never shows a wrong one, nor fails a command."""
-    for seed in range(ROUNDS):
-        damage_pages(place, "search", random.Random(seed))
-        for command, expected in zip(COMMANDS, place.answers, strict=True):
-            answer = place.answer(command)
-            if command[0] == "search":
-                assert all(hit["entry"] in {one["entry"] for one in expected["hits"]} for hit in answer["hits"])
-            else:
-                assert answer == expected
-        assert place.answer(["search", "needle", "--limit", "100", "--rebuild"]) == place.answers[1]
 
 
 def damage_pages(place: Place, name: str, chance: random.Random) -> None:

@@ -365,3 +365,13 @@ def test_the_help_has_two_examples_that_run(place: Place) -> None:
         ran = place.search(*shlex.split(example))
         assert ran.code == 0, ran.err
         assert not ran.out or "--json" not in example or json.loads(ran.out)
+
+
+def test_a_terminal_shows_the_progress_of_a_pattern(place: Place) -> None:
+    show_at_once = (
+        "import sys; from sessiontree.cli import index_progress, main; "
+        "index_progress._AFTER = index_progress._EVERY = 0; main(['search', 're:/no.such.text/'])"
+    )
+    shown = place.on_terminal(program=["-c", show_at_once])
+    assert "searching █" in shown
+    assert shown.index("\r\x1b[Kno match") > shown.index("searching █"), "the bar is removed before the output"

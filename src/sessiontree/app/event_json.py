@@ -25,18 +25,46 @@ from sessiontree.errors import UsageError
 from sessiontree.explore.events import AnyEvent, LaneEvent
 
 AppEvent: TypeAlias = AnyEvent | LaneEvent
+_TOKENS = ("tokens", "input", "output", "cached", "cacheWritten")
 LANE_EVENT = "event"
 """The `type` of a lane's event."""
 
 
 def encode_event(event: AppEvent) -> JsonObject:
     """The JSON fields of an event."""
-    fields: JsonObject = msgspec.to_builtins(event)
+    fields: JsonObject = without_unknown_costs(msgspec.to_builtins(event))
     return {"type": LANE_EVENT, **fields} if isinstance(event, LaneEvent) else fields
+
+
+def without_unknown_costs(value: Any) -> Any:
+    """JSON in which the cost of used tokens is null if their price is unknown: 0 would mean that they were free."""
+    if isinstance(value, list | tuple):
+        return [without_unknown_costs(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    found = {name: without_unknown_costs(item) for name, item in value.items()}
+    if found.get("cost") == 0 and any(_is_count(found.get(name)) for name in _TOKENS):
+        found["cost"] = None
+    return found
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int | float) and value > 0
+
+
+def _with_unknown_costs(value: Any) -> Any:
+    """The reverse: objects of usage without a cost that is null."""
+    if isinstance(value, list):
+        return [_with_unknown_costs(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    is_unknown = value.get("cost", 0) is None and any(name in value for name in _TOKENS)
+    return {name: _with_unknown_costs(item) for name, item in value.items() if name != "cost" or not is_unknown}
 
 
 def decode_event(fields: Mapping[str, Any]) -> AppEvent:
     """The event that JSON fields describe; `UsageError` if they describe none."""
+    fields = _with_unknown_costs(dict(fields))
     try:
         if fields.get("type") == LANE_EVENT:
             return msgspec.convert(fields, LaneEvent)

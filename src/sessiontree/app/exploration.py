@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import shlex
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -29,6 +30,7 @@ from sessiontree.models import Model
 from sessiontree.session.reader import CURRENT, Current
 from sessiontree.session.session import Session
 from sessiontree.settings import Settings
+from sessiontree.views.text import one_line
 
 
 class LaneOptions(Struct, frozen=True, kw_only=True):
@@ -102,6 +104,22 @@ def start_exploration(
     return OpenedExploration(exploration, opened)
 
 
+def find_refused_models(state: ExplorationState, settings: Settings, models: Sequence[str] = ()) -> list[str]:
+    """The models that only the session file names, and that unfinished lanes need."""
+    named = {lane.record.model for lane in state.open_lanes} | {lane.model for lane in state.plan.planned}
+    return sorted(named - _allowed_models(settings, models))
+
+
+def resume_command(words: str, run: str, models: Iterable[str]) -> str:
+    """The command that resumes an exploration, as it can be typed: the file alone does not choose models."""
+    named = "".join(f" --model {shlex.quote(one_line(name))}" for name in dict.fromkeys(models))
+    return f"sessiontree explore resume {words} --run {run}{named}"
+
+
+def _allowed_models(settings: Settings, models: Sequence[str]) -> set[str]:
+    return {DEMO, *models, *filter(None, [settings.model])}
+
+
 def resume_exploration(
     session: Session,
     options: LaneOptions,
@@ -115,9 +133,8 @@ def resume_exploration(
 
     `models` are those that may be used besides the one in the settings: the file names one for each lane.
     """
-    allowed = {DEMO, *models, *filter(None, [options.settings.model])}
-    named = {lane.record.model for lane in state.open_lanes} | {lane.model for lane in state.plan.planned}
-    if refused := sorted(named - allowed):
+    allowed = _allowed_models(options.settings, models)
+    if refused := find_refused_models(state, options.settings, models):
         choice = " ".join(f"--model {name}" for name in refused)
         raise UsageError(f"the session file names models that are not in your settings; pass {choice} to use them")
     opened: list[Model] = []

@@ -13,6 +13,7 @@ from typing import Literal
 from msgspec import Struct
 
 from sessiontree.errors import ExistsError, NotFoundError, SessionTreeError
+from sessiontree.paths import check_session_id
 from sessiontree.session.blob_refs import copy_blobs
 from sessiontree.session.open import open as open_session
 from sessiontree.stores.contract import SessionRepository, SessionStat, SessionStore, read_bytes
@@ -42,6 +43,7 @@ def transfer(
         if progress is not None:
             progress(number, len(stats))
         try:
+            check_session_id(stat.id)  # before it becomes a part of a reference
             yield _transfer_one(source, target, stat, dry_run=dry_run)
         except SessionTreeError as error:
             yield Transferred(stat.id, "failed", 0, str(error))

@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-from sessiontree.branches.tips import histories_are_paths
+from msgspec import Struct
+
 from sessiontree.compaction.token_estimate import PI, context_size, trusted_usage, used_tokens
 from sessiontree.core.context import entry_messages
-from sessiontree.core.entries import CONTEXT_TYPES
-from sessiontree.core.messages import System
+from sessiontree.core.entries import BOUNDARY_TYPES, CONTEXT_TYPES, MessageEntry
+from sessiontree.core.messages import System, ToolResult, User, tool_calls
+from sessiontree.dialects.contract import HistoryLinks
 from sessiontree.session.reader import Reader
-
-_BOUNDARIES = frozenset({"compaction", "reset_boundary"})
 
 
 class ContextSizes:
     """Computes the sizes that `context_size` finds, and reads each entry once for all branches.
 
-    The context of an entry is that of its parent and its own messages. So its size is what the provider counted for
-    it, or else the size at its parent and an estimate of its own messages. Where that rule does not hold (compactions,
-    resets, edits, system prompts, formats with rules of their own), the context is built.
+    The size of a context is what the provider counted last, and an estimate of the messages since. So an entry's is the
+    size at its parent and an estimate of its own messages; where messages depend on their neighbors, the size before
+    the last prompt and that of the part since. Where that does not hold (compactions, resets, edits, system prompts,
+    formats with rules of their own), the context is built.
     """
 
-    def __init__(self, session: Reader) -> None:
+    def __init__(self, session: Reader, links: HistoryLinks | None) -> None:
         self._session = session
-        types = session.journal.types
-        self._is_additive = histories_are_paths(session) and "context_edit" not in types
+        self._links = links
+        self._is_additive = session.dialect.traits.follows_tree and "context_edit" not in session.journal.types
         self._known: dict[int, int] = {}
 
     def tokens(self, tip: int) -> int:
         """Size of the context of an entry."""
+        if self._links is None:
+            return self._measure(tip)
+        if not self._session.dialect.traits.follows_tree:
+            return self._add_parts(tip, self._links)
         found = self._add_up(tip) if self._is_additive else None
         return self._measure(tip) if found is None else found
 
@@ -45,7 +50,7 @@ class ContextSizes:
             if node in self._known:
                 total = self._known[node]
                 break
-            if types[node] in _BOUNDARIES:
+            if types[node] in BOUNDARY_TYPES:
                 total = self._known[node] = self._measure(node)
                 break
             added = 0
@@ -66,3 +71,68 @@ class ContextSizes:
         for each, added in reversed(walked):
             total = self._known[each] = total + added
         return total
+
+    def _add_parts(self, tip: int, links: HistoryLinks) -> int:
+        """Add up the sizes of parts between prompts, from an entry whose size is known."""
+        session = self._session
+        walked: list[tuple[int, int]] = []
+        node: int | None = tip
+        total = 0
+        while node is not None:
+            if node in self._known:
+                total = self._known[node]
+                break
+            part = self._find_part(node, links)
+            messages = None
+            if part is not None:
+                messages = session.dialect.build_messages(session.journal, part.nodes, session.read_options)
+            if part is None or messages is None or any(isinstance(message, System) for message in messages):
+                total = self._known[node] = self._measure(node)
+                break
+            size = context_size(messages)
+            if size.counted_until is not None:
+                total = self._known[node] = size.tokens
+                break
+            walked.append((node, size.tokens))
+            node = part.before
+        for each, added in reversed(walked):
+            total = self._known[each] = total + added
+        return total
+
+    def _find_part(self, end: int, links: HistoryLinks) -> _Part | None:
+        """Find the last part of the path to an entry; None if it cannot be separated from the rest."""
+        journal = self._session.journal
+        tree, types = journal.tree, journal.types
+        nodes: list[int] = []
+        unanswered = set[str]()
+        """Calls of the results found so far."""
+        node: int | None = end
+        is_separable = False
+        while node is not None:
+            is_root = tree.parent(node) is None
+            if types[node] in BOUNDARY_TYPES and (node == end or not is_root):
+                return None if node == end or unanswered else _Part(nodes[::-1], node)
+            # A boundary without a parent starts the context, so it belongs to the first part.
+            if is_separable and not (is_root and types[node] in BOUNDARY_TYPES):
+                return _Part(nodes[::-1], node)
+            nodes.append(node)
+            if is_root:
+                break
+            if types[node] in CONTEXT_TYPES:
+                (entry,) = journal.entries([node])
+                messages = entry.messages if isinstance(entry, MessageEntry) else ()
+                for message in reversed(messages):
+                    if isinstance(message, ToolResult):
+                        unanswered.add(message.tool_call_id)
+                    unanswered.difference_update(call.id for call in tool_calls(message))
+                is_prompt = bool(messages) and all(isinstance(message, User) for message in messages)
+                is_separable = is_prompt and not unanswered
+            node = links.parents[node]
+        return _Part(nodes[::-1], None)
+
+
+class _Part(Struct, frozen=True):
+    """A part of a path, and the entry before it."""
+
+    nodes: list[int]
+    before: int | None

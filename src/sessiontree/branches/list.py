@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from sessiontree.branches.context_sizes import ContextSizes
 from sessiontree.branches.merge_records import find_merges, history_nodes
-from sessiontree.branches.tips import find_tips, histories_are_paths, tip_of
+from sessiontree.branches.tips import find_linked_tips, history_links, tip_of
 from sessiontree.core.entries import MESSAGE_TYPES
 from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.session.reader import Reader
@@ -49,12 +49,17 @@ def list_branches(session: Reader) -> list[BranchFacts]:
     """List all branches, the active one first, then the newest. The tip of a branch is its last message."""
     ours = history_nodes(session, session.leaf)
     active = tip_of(session, ours)
-    tips = find_tips(session)
+    links = history_links(session)
+    tips = find_linked_tips(session, links)
     if active is not None and active not in tips:
         tips.append(active)  # the current entry is in the middle of a branch
-    compare = _PathComparison if histories_are_paths(session) else _HistoryComparison
-    comparison = compare(session, ours, {**session.client_notes.branch_summaries, **session.labels})
-    sizes = ContextSizes(session)
+    labels = {**session.client_notes.branch_summaries, **session.labels}
+    comparison: _LinkComparison | _HistoryComparison
+    if links is None:
+        comparison = _HistoryComparison(session, ours, labels)
+    else:
+        comparison = _LinkComparison(session, ours, labels, links.parents)
+    sizes = ContextSizes(session, links)
     merged_into = _merged_into(session)
     ids = session.journal.tree.ids
     found = [
@@ -150,13 +155,15 @@ class _Fork(Struct, frozen=True):
     """The last label since then."""
 
 
-class _PathComparison:
+class _LinkComparison:
     """Compares branches by links: facts about a parent are those of all branches below it, and computed once."""
 
-    def __init__(self, session: Reader, ours: Sequence[int], labels: Mapping[str, str]) -> None:
+    def __init__(
+        self, session: Reader, ours: Sequence[int], labels: Mapping[str, str], parents: Sequence[int | None]
+    ) -> None:
         self._session = session
         self._labels = labels
-        self._parents = session.journal.tree.parents()
+        self._parents = parents
         self._position = {node: at for at, node in enumerate(ours)}
         types = session.journal.types
         self._messages = [0, *accumulate(types[node] in MESSAGE_TYPES for node in ours)]

@@ -194,11 +194,16 @@ def _sort_history(nodes: Sequence[int], tree: Tree, end: int | None) -> list[int
         if metadata:
             metadata_before[node] = metadata
             metadata = []
-    of_path = _flags(tree, tree.path(end))
+    of_path, is_known = _flags(tree, tree.path(end)), _flags(tree, chain)
     for node in _parents_first(chain, tree):
+        passed = [node]
         parent = tree.parent(node)
-        if parent is not None and of_path[parent]:
-            of_path[node] = True
+        while parent is not None and not is_known[parent] and not of_path[parent]:
+            passed.append(parent)  # not part of the history, such as a progress line
+            parent = tree.parent(parent)
+        for each in passed:
+            of_path[each] = of_path[each] or (parent is not None and of_path[parent])
+            is_known[each] = True
     ordered = _parents_first([node for node in chain if not of_path[node]], tree)
     ordered += _parents_first([node for node in chain if of_path[node]], tree)
     if not metadata_before:

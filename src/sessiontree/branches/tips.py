@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from sessiontree.branches.merge_records import history_nodes
 from sessiontree.core.entries import CONTEXT_TYPES
+from sessiontree.dialects.contract import HistoryLinks
 from sessiontree.session.reader import Reader
 
 
@@ -16,7 +17,12 @@ def find_tips(session: Reader) -> list[int]:
     An entry in the history of another tip is not a tip: a result next to other results of its call, for example, or an
     entry before a compaction.
     """
-    return _follow_tree(session) if histories_are_paths(session) else _compare_histories(session)
+    return find_linked_tips(session, history_links(session))
+
+
+def find_linked_tips(session: Reader, links: HistoryLinks | None) -> list[int]:
+    """Find the tips, given the links of histories if there are any."""
+    return _compare_histories(session) if links is None else _follow_links(session, links)
 
 
 def count_tips(session: Reader) -> int:
@@ -26,18 +32,20 @@ def count_tips(session: Reader) -> int:
     return len(find_tips(session))
 
 
-def histories_are_paths(session: Reader) -> bool:
-    """Whether the history of an entry is that of its parent and the entry itself, so that links are enough."""
-    return session.dialect.traits.follows_tree and not session.read_options.recovered
+def history_links(session: Reader) -> HistoryLinks | None:
+    """The links of the histories of a session; None if each history has to be found on its own."""
+    return session.dialect.find_history_links(session.journal, session.read_options)
 
 
-def _follow_tree(session: Reader) -> list[int]:
+def _follow_links(session: Reader, links: HistoryLinks) -> list[int]:
     """Find the tips by links alone: each entry is visited a few times, however many branches there are."""
-    parents, types = session.journal.tree.parents(), session.journal.types
+    parents, types = links.parents, session.journal.types
     ends = set[int]()
     visited = bytearray(len(parents))
-    node: int | None
-    for node in _newest_leaves(session):
+    for leaf in _newest_leaves(session):
+        if leaf in links.hidden:
+            continue
+        node: int | None = links.ends.get(leaf, leaf)
         while node is not None and not visited[node] and types[node] not in CONTEXT_TYPES:
             visited[node] = True  # a leaf below it has the same last message
             node = parents[node]

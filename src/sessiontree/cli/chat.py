@@ -56,7 +56,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--session", metavar="SESSION", help="continue a session: path, id or title")
     which.add_argument("--fork", metavar="SESSION", help="continue in a copy of a session")
     which.add_argument("--no-session", action="store_true", help="do not save the session")
-    parser.add_argument("--model", metavar="NAME", help="provider:name, or demo (default: the setting `model`)")
+    parser.add_argument(
+        "--model",
+        metavar="NAME",
+        help="provider:name, or demo, which only reads and saves no session (default: the setting `model`)",
+    )
     parser.add_argument(
         "--thinking",
         metavar="LEVEL",
@@ -127,6 +131,7 @@ def _prompt(given: str | None) -> tuple[str, bytes | None]:
 
 def start_options(options: Options) -> StartOptions:
     """The options of a chat from parsed arguments."""
+    from sessiontree.app.demo import DEMO
     from sessiontree.app.start import StartOptions
     from sessiontree.settings import load_settings
     from sessiontree.stores.repositories import home_folder
@@ -145,7 +150,8 @@ def start_options(options: Options) -> StartOptions:
         model=options.model,
         session=_session(options, cwd),
         is_fork=options.fork is not None,
-        in_memory=options.no_session,
+        # The demonstration is for trying out: its script is not worth a session.
+        in_memory=options.no_session or (options.model == DEMO and not _is_resumed(options)),
         repository=options.home,
         thinking=options.thinking,
         approval=options.approval,

@@ -71,9 +71,9 @@ def _messages(session: Session, context: Context, options: Options) -> dict[str,
     if options.form == "native":
         pairs = zip(context.sources, context.messages, strict=True)
         return {"messages": (describe_own_message(session, source, message) for source, message in pairs)}
-    from sessiontree.providers import render
+    from sessiontree.providers import render_stream
 
-    rendered = render(context.messages, options.form, unanswered=options.unanswered)
+    rendered = render_stream(context.messages, options.form, unanswered=options.unanswered)
     return {"system": rendered.system, "messages": rendered.messages, "notes": list(rendered.notes)}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sessiontree.cli import stderr
-from sessiontree.cli.explore_common import lane_worktrees, session_words
+from sessiontree.cli.explore_common import lane_worktrees, refused_models, session_words
 from sessiontree.cli.parser import Options
 from sessiontree.errors import SessionTreeError, UsageError
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 def print_leftovers(session: Session, state: ExplorationState, options: Options) -> None:
     """Report folders that no process needs."""
+    from sessiontree.app.exploration import resume_command
     from sessiontree.explore.cleanup import find_partial_worktrees
     from sessiontree.explore.decisions import stale_lanes
     from sessiontree.explore.state import is_active
@@ -31,7 +32,7 @@ def print_leftovers(session: Session, state: ExplorationState, options: Options)
         return
     blocked = [lane for lane in stale if _has_repository(lane, worktrees)]
     removable = [lane for lane in stale if lane not in blocked]
-    resume = f"`sessiontree explore resume {session_words(session, options)} --run {state.run}`"
+    resume = f"`{resume_command(session_words(session, options), state.run, refused_models(state, options))}`"
     if removable:
         stderr.print_line(
             f"exploration {state.run}: folders of {_lanes(removable)} are left over; {resume} removes them (their "

@@ -58,7 +58,17 @@ def session_words(session: Session, options: Options) -> str:
 def plain(value: Any) -> Any:
     import msgspec
 
-    return msgspec.to_builtins(value)
+    from sessiontree.app.event_json import without_unknown_costs
+
+    return without_unknown_costs(msgspec.to_builtins(value))
+
+
+def refused_models(state: ExplorationState, options: Options) -> list[str]:
+    """The models of unfinished lanes that a resume uses only if they are passed to it."""
+    from sessiontree.app.exploration import find_refused_models
+    from sessiontree.settings import load_settings
+
+    return find_refused_models(state, load_settings(os.getcwd(), home_of(options)).settings)
 
 
 def print_results(session: Session, exploration: ExplorationLike, results: Sequence[Result], options: Options) -> None:

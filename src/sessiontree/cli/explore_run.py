@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shlex
 import signal
 import sys
 from collections.abc import Sequence
@@ -20,6 +19,7 @@ from sessiontree.app.exploration import (
     OpenedExploration,
     can_resume,
     raised_bounds,
+    resume_command,
     resume_exploration,
     start_exploration,
 )
@@ -91,10 +91,7 @@ async def run_lanes(session: Session, options: Options) -> int:
 
 
 def _resume_command(exploration: Exploration, options: Options) -> str:
-    """The command as it can be typed: with the models that were chosen, because the file alone does not choose them."""
-    words = session_words(exploration.session, options)
-    models = "".join(f" --model {shlex.quote(name)}" for name in options.model)
-    return f"sessiontree explore resume {words} --run {exploration.run}{models}"
+    return resume_command(session_words(exploration.session, options), exploration.run, options.model)
 
 
 def _resume_hint(exploration: Exploration, options: Options) -> str:

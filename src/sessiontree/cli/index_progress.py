@@ -21,6 +21,8 @@ _AFTER, _EVERY = 0.3, 0.1
 _SECONDS_UNSEEN = 3.0
 """How long a command without a terminal indexes after its output. What was indexed by then is kept."""
 _BAR, _NAME = 20, 18
+_shown: set[str] = set()
+"""Titles of the progress bars on the terminal."""
 
 
 def progress_bar(title: str) -> Progress | None:
@@ -38,6 +40,7 @@ def progress_bar(title: str) -> Progress | None:
         if now - start < _AFTER or now - last < _EVERY:
             return
         last = now
+        _shown.add(title)
         filled = min(_BAR * done // max(of, 1), _BAR)
         bar = "█" * filled + "░" * (_BAR - filled)
         counted = f"{done // megabyte} of {of // megabyte} MB"
@@ -77,7 +80,14 @@ def rebuild_index(library: Library) -> None:
     _clear()
 
 
+def clear_progress() -> None:
+    """Remove the progress bar, if there is one."""
+    if _shown:
+        _clear()
+
+
 def _clear() -> None:
+    _shown.clear()
     if sys.stderr.isatty():
         sys.stderr.write("\r\x1b[K")
         sys.stderr.flush()

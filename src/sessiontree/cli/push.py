@@ -15,7 +15,7 @@ from sessiontree.cli.parser import Options
 from sessiontree.errors import UsageError
 from sessiontree.stores.contract import SessionRepository
 from sessiontree.stores.repositories import open_repository
-from sessiontree.views.text import clean
+from sessiontree.views.text import clean, one_line
 
 EXAMPLES = """examples:
   sessiontree push postgresql://db.example/team --dry-run
@@ -61,4 +61,4 @@ def _to_json(result: Transferred) -> dict[str, object]:
 
 
 def _line(result: Transferred) -> str:
-    return f"{result.outcome:9} {result.id}  {clean(result.problem) or f'{result.size:,} bytes'}"
+    return f"{result.outcome:9} {one_line(result.id)}  {one_line(result.problem) or f'{result.size:,} bytes'}"

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from sessiontree import plugins
 from sessiontree.cli import output, stderr
-from sessiontree.cli.index_progress import progress_bar, rebuild_index, update_index
+from sessiontree.cli.index_progress import clear_progress, progress_bar, rebuild_index, update_index
 from sessiontree.cli.library_options import add_root_option, open_library, parse_since
 from sessiontree.cli.parser import Options
 from sessiontree.errors import SessionTreeError, UsageError
@@ -82,6 +82,7 @@ def run(options: Options) -> int:
             rebuild_index(library)
         results = _results(library, options)
         hits = list(results)
+        clear_progress()
         if options.json:
             output.print_json(_to_json(results, hits, options))
         else:
@@ -129,6 +130,7 @@ def _results(library: Library, options: Options) -> Results:
         "offset": options.offset,
         "refresh": "none" if options.no_refresh else "auto",
         "progress": progress_bar("indexing"),
+        "match_progress": progress_bar("searching"),
     }
     if options.semantic:
         from sessiontree.search.semantic import search_by_meaning

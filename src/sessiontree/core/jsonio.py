@@ -84,7 +84,10 @@ def render_json(value: object) -> bytes:
 
 
 def iter_json(fields: Mapping[str, object]) -> Iterator[bytes]:
-    """Encode an object as one line of JSON in pieces. A field that is an iterator becomes a list, item by item."""
+    """Encode an object as one line of JSON in pieces. A field that is an iterator becomes a list, item by item.
+
+    The items may be objects with such fields themselves.
+    """
     opening = b"{"
     for name, value in fields.items():
         yield opening + render_json(name) + b":"
@@ -94,7 +97,12 @@ def iter_json(fields: Mapping[str, object]) -> Iterator[bytes]:
             continue
         yield b"["
         for number, item in enumerate(value):
-            yield (b"," if number else b"") + render_json(item)
+            separator = b"," if number else b""
+            if isinstance(item, dict) and any(isinstance(inner, Iterator) for inner in item.values()):
+                yield separator
+                yield from iter_json(item)
+            else:
+                yield separator + render_json(item)
         yield b"]"
     yield b"{}" if opening == b"{" else b"}"
 

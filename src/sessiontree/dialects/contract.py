@@ -17,6 +17,7 @@ from msgspec import Struct
 from sessiontree.core.context import Context
 from sessiontree.core.entries import Config, Entry, Header
 from sessiontree.core.layout import LayoutColumns
+from sessiontree.core.messages import Message
 from sessiontree.core.tree import Tree
 from sessiontree.dialects.canonical import CanonicalEntry, Destination, Encoder, SessionMeta
 from sessiontree.dialects.client import Client
@@ -170,6 +171,17 @@ class Reparenting(Struct, frozen=True):
     why: str
     rule: str = "missing-parent"
     """The rule that doctor reports the wrong link under."""
+
+
+class HistoryLinks(Struct, frozen=True):
+    """Parents by which the history of an entry is the history of its parent, and then the entry itself."""
+
+    parents: Sequence[int | None]
+    """By node."""
+    ends: Mapping[int, int] = {}
+    """By node: the last node of its history, where that is another one, such as the last result of parallel calls."""
+    hidden: frozenset[int] = frozenset()
+    """Leaves without a history, such as lines of a sub-agent."""
 
 
 class RelatedFile(Struct, frozen=True):
@@ -375,6 +387,15 @@ class Format(_Described, Protocol):
         """The messages a model receives at a leaf."""
         ...
 
+    def build_messages(
+        self, lines: IndexedLines, nodes: list[int], read_options: ReadOptions
+    ) -> Sequence[Message] | None:
+        """The messages of a part of a path, which starts with a prompt or is complete, with all calls of its results.
+
+        None if they depend on the rest of the path.
+        """
+        ...
+
     @property
     def partial_reads(self) -> PartialReads | None:
         """How to build the context of a large file from parts of it; None if that is not possible."""
@@ -391,6 +412,13 @@ class Codec(_Described, Protocol):
 
     def find_history(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
         """The nodes that belong to a leaf from the very beginning, also those before a compaction."""
+        ...
+
+    def find_history_links(self, lines: IndexedLines, read_options: ReadOptions) -> HistoryLinks | None:
+        """Links that describe the histories of all leaves at once; None if only `find_history` can find them.
+
+        Takes linear time, so that sessions with thousands of branches can be listed.
+        """
         ...
 
     def decode(self, lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:

@@ -38,6 +38,7 @@ from sessiontree.dialects.contract import (
     EntryKind,
     Envelope,
     Facts,
+    HistoryLinks,
     IndexedLines,
     PartialReads,
     ReadOptions,
@@ -172,6 +173,11 @@ class DialectBase:
     def build_context(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> Context:
         return build_context(path_of_nodes(lines, self.find_path(lines, leaf, read_options)), self.rules)
 
+    def build_messages(
+        self, lines: IndexedLines, nodes: list[int], read_options: ReadOptions
+    ) -> Sequence[Message] | None:
+        return None
+
     @property
     def partial_reads(self) -> PartialReads | None:
         return None
@@ -201,6 +207,11 @@ class DialectBase:
 
     def find_history(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
         return self.find_path(lines, leaf, read_options)
+
+    def find_history_links(self, lines: IndexedLines, read_options: ReadOptions) -> HistoryLinks | None:
+        if not self.traits.follows_tree or read_options.recovered:
+            return None
+        return HistoryLinks(lines.tree.parents())
 
     def entry_kinds(self, lines: IndexedLines) -> list[EntryKind]:
         kinds = [_KINDS_OF_TYPES.get(type, "other") for type in lines.types]

@@ -40,7 +40,7 @@ Stamp: TypeAlias = tuple[int, int, int]
 While they are equal, the session is considered unchanged.
 """
 
-VERSION = 5
+VERSION = 6
 _PART = "listing"
 _BUSY_SECONDS = 5.0
 _IN_MEMORY = ":memory:"

@@ -38,6 +38,14 @@ _SORTS: dict[Sort, Callable[[Summary], float]] = {
     "messages": lambda summary: summary.messages,
 }
 
+_RESTING = 600.0
+"""Seconds without a change after which a session is examined again."""
+
+
+def _is_incomplete(summary: Summary) -> bool:
+    """Whether facts of a listing are estimated or unknown. A session in use grows all the time, and waits."""
+    return not summary.exact or (summary.health == "unchecked" and time.time() - summary.modified / 1000 > _RESTING)
+
 
 class Library:
     """The sessions of all agents on this machine that this process can read."""
@@ -192,14 +200,16 @@ class Library:
         return open_repository(self.home).documents
 
     def count_exactly(self, until: float, progress: Progress | None = None) -> int:
-        """Count large sessions completely, the newest first, until `time.monotonic()` is `until`.
+        """Count and examine sessions completely, the newest first, until `time.monotonic()` is `until`.
 
-        Listings then show their messages and branches exactly. Returns how many are left.
+        Listings then show their messages, branches and health exactly. Returns how many are left.
         """
-        waiting = [summary for summary in self.everything() if not summary.exact and not self.is_volatile(summary)]
+        incomplete = filter(_is_incomplete, self.everything())
+        waiting = [summary for summary in incomplete if not self.is_volatile(summary)]
         if not waiting:
             return 0
         from sessiontree.library import counts
+        from sessiontree.repair import is_damaged
         from sessiontree.session.open import open as open_session
 
         waiting.sort(key=_SORTS["recent"], reverse=True)
@@ -210,7 +220,9 @@ class Library:
                 progress(done, len(waiting))
             try:
                 with contextlib.closing(open_session(summary.ref, home=self.home, dialect=summary.agent)) as session:
-                    self.cache.store_exact(summary.ref, session.journal.size, counts.count(session))
+                    size = session.journal.size
+                    self.cache.store_exact(summary.ref, size, counts.count(session))
+                    self.cache.store_health(summary.ref, size, is_damaged=is_damaged(session))
             except SessionTreeError:
                 continue  # not readable: it stays marked as damaged
         if progress is not None:

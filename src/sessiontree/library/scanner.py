@@ -19,7 +19,7 @@ from sessiontree.library.cache import Cache, Row, Stamp
 from sessiontree.library.projects import Projects
 from sessiontree.library.roots import Root, dialect_named
 from sessiontree.library.scan import Found, find_files
-from sessiontree.library.summary import Summary
+from sessiontree.library.summary import WINDOW, Summary
 from sessiontree.stores.contract import SessionRef, SessionStat
 
 if TYPE_CHECKING:  # imported only if a file has to be read
@@ -32,6 +32,8 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 _BATCH = 100
 _DETECT_BYTES = 16 * 1024
+_MAX_EXAMINED = 4 << 20
+"""Bytes of sessions that one scan examines: it must not take twice as long as reading."""
 
 
 class Scan(Struct, frozen=True):
@@ -61,6 +63,7 @@ class Scanner:
         self._others: list[tuple[str, Stamp, str, Sequence[str] | None]] = []
         self.found: list[Summary] = []
         self.read = self.bytes_read = 0
+        self._examined = 0
 
     def run(self, progress: Progress, on_read: Callable[[Summary], None]) -> Scan:
         """Scan everything into `found`; `on_read` is called for each session that was read."""
@@ -196,12 +199,23 @@ class Scanner:
             if state is not None:
                 store = open_source(stat.ref, dialect)
                 seen = read_growth(store, before, state, stat.size, stat.changed, role)
+                if seen is not None and seen.summary.health == "unchecked" and self._may_examine(stat.size):
+                    store = open_source(stat.ref, dialect)
+                    seen = _with(seen, health=read_ends(store, dialect.name, stat.size, file=role).summary.health)
         if seen is None:
             size = stat.size if is_lines else None
-            seen = read_ends(open_source(stat.ref, dialect), dialect.name, size, modified=stat.changed, file=role)
+            store, is_examined = open_source(stat.ref, dialect), self._may_examine(stat.size)
+            seen = read_ends(store, dialect.name, size, modified=stat.changed, file=role, is_examined=is_examined)
         self.read += 1
         self.bytes_read += seen.bytes_read
         return _with(seen, is_line_file=is_line_file)
+
+    def _may_examine(self, size: int) -> bool:
+        """Whether a session is examined now: it is small, and so are those before it together."""
+        if size > 2 * WINDOW or self._examined + size > _MAX_EXAMINED:
+            return False
+        self._examined += size
+        return True
 
     def _store(self) -> None:
         """Store what was read since the last call. Sessions come before the file that lists them."""

@@ -11,7 +11,8 @@ from msgspec import Struct
 from sessiontree.core.usage import UnpricedUsage
 from sessiontree.stores.contract import DocumentStore, not_a_file
 
-Health: TypeAlias = Literal["ok", "damaged", "empty", "draft"]
+Health: TypeAlias = Literal["ok", "unchecked", "damaged", "empty", "draft"]
+"""`ok` only if `doctor` would report no damage: `unchecked` if the complete session was not examined yet."""
 
 WINDOW = 64 * 1024
 """Bytes read at each end of a file."""

@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from sessiontree import repair
 from sessiontree.core.context import milliseconds
 from sessiontree.core.entries import Header
 from sessiontree.dialects.contract import SessionFile
@@ -76,9 +77,18 @@ class SummaryRead(Struct, frozen=True):
 
 
 def read_ends(
-    store: SessionStore, agent: str, size: int | None = None, *, modified: int = 0, file: SessionFile = _PLAIN
+    store: SessionStore,
+    agent: str,
+    size: int | None = None,
+    *,
+    modified: int = 0,
+    file: SessionFile = _PLAIN,
+    is_examined: bool = True,
 ) -> SummaryRead:
-    """Read both ends of the first `size` bytes of a session. An unreadable one gives a summary marked as damaged."""
+    """Read both ends of the first `size` bytes of a session. An unreadable one gives a summary marked as damaged.
+
+    A session that is read completely is also examined, unless there are too many of them.
+    """
     path = store.location
     try:
         size = store.size() if size is None else size
@@ -92,7 +102,9 @@ def read_ends(
     lines = head if is_whole else head[: head.rfind(b"\n") + 1] + tail[tail.find(b"\n") + 1 :]
     reader = read_lines(lines, path, agent)
     counted = counts.count(reader) if is_whole else counts.estimate(reader, 2 * WINDOW, size)
-    is_damaged = _is_damaged(reader, lines.count(b"\n"), len(reader), is_whole=is_whole)
+    is_damaged: bool | None = _is_damaged(reader, lines.count(b"\n"), len(reader), is_whole=is_whole) or None
+    if is_whole and is_examined and not is_damaged:
+        is_damaged = repair.is_damaged(reader)
     cut = 0 if is_whole else head.rfind(b"\n") + 1
     last = _last_time(reader, bisect_left(range(len(reader)), cut, key=lambda node: reader.journal.span(node).start))
     active = _time(last or reader.last_activity or "")
@@ -150,7 +162,7 @@ def read_growth(
         size,
         modified,
         file,
-        is_damaged=is_damaged or before.health == "damaged",
+        is_damaged=is_damaged or before.health == "damaged" or None,
         active=last or before.active,
         dated=bool(last) or before.dated,
     )
@@ -208,7 +220,7 @@ def _summary(
     modified: int,
     file: SessionFile,
     *,
-    is_damaged: bool,
+    is_damaged: bool | None,
     active: int | None,
     dated: bool,
 ) -> Summary:
@@ -218,7 +230,9 @@ def _summary(
     last = last_prompt(reader.journal, messages) or first
     given = reader.given_name
     title = given or (reader.name if counted.messages or counted.branches else None) or first
-    health: Health = "damaged" if is_damaged else "ok" if counted.messages else "empty"
+    health: Health = "damaged" if is_damaged else "empty" if not counted.messages else "ok"
+    if health == "ok" and is_damaged is None:
+        health = "unchecked"
     if health == "empty" and _is_draft(ref.name, file):
         health = "draft"
     return Summary(

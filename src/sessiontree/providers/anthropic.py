@@ -42,7 +42,7 @@ def render_messages(turns: Sequence[Turn], notes: list[str]) -> list[JsonObject]
             case _:
                 assert_never(turn)
     _begin_with_user(messages, notes)
-    _trim_last_assistant(messages)
+    trim_last_assistant(messages)
     return messages
 
 
@@ -68,7 +68,8 @@ def _begin_with_user(messages: list[JsonObject], notes: list[str]) -> None:
         notes.append("A user text was put before the first message, which was the assistant's.")
 
 
-def _trim_last_assistant(messages: list[JsonObject]) -> None:
+def trim_last_assistant(messages: list[JsonObject]) -> None:
+    """Remove whitespace at the end of a final assistant message."""
     if messages and messages[-1]["role"] == "assistant":
         last = messages[-1]["content"][-1]
         if last["type"] == "text":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import binascii
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TypeAlias, assert_never
 
 import msgspec
@@ -101,38 +101,51 @@ class Conversation(Value, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def read_conversation(messages: Sequence[Message]) -> Conversation:
-    """Convert messages to turns in recorded order, and merge the system text."""
+def read_conversation(messages: Iterable[Message], shorten: Callable[[int, Turn], Turn] | None = None) -> Conversation:
+    """Convert messages to turns in recorded order, and merge the system text. `shorten` may replace texts of a turn."""
     notes: list[str] = []
     turns: list[Turn] = []
-    for message in messages:
-        match message:
-            case System():
-                pass  # not a turn: all of them together make the system text
-            case Assistant():
-                _add_assistant(turns, _assistant_turn(message, notes))
-            case ToolResult():
-                shown = _shown_blocks(blocks_of(message.content), "a tool result", notes)
-                turns.append(
-                    ResultsTurn((Answer(message.tool_call_id, shown, message.is_error, message.tool_name or ""),))
-                )
-            case _:
-                blocks = _user_blocks(message, notes)
-                if blocks:
-                    turns.append(UserTurn(blocks))
-    return Conversation(_system_text(messages, notes), tuple(turns), tuple(notes))
+    systems: list[System] = []
+    for position, message in enumerate(messages):
+        if isinstance(message, System):
+            systems.append(message)  # not a turn: all of them together make the system text
+            continue
+        turn = to_turn(message, notes)
+        if turn is None:
+            continue
+        turn = turn if shorten is None else shorten(position, turn)
+        if isinstance(turn, AssistantTurn):
+            _add_assistant(turns, turn)
+        else:
+            turns.append(turn)
+    return Conversation(_system_text(systems, notes), tuple(turns), tuple(notes))
 
 
-def _system_text(messages: Iterable[Message], notes: list[str]) -> str | None:
+def to_turn(message: Message, notes: list[str]) -> Turn | None:
+    """Convert a message; None if it has nothing to send, or is a system message."""
+    match message:
+        case System():
+            return None
+        case Assistant():
+            turn = _assistant_turn(message, notes)
+            return turn if turn.blocks else None
+        case ToolResult():
+            shown = _shown_blocks(blocks_of(message.content), "a tool result", notes)
+            return ResultsTurn((Answer(message.tool_call_id, shown, message.is_error, message.tool_name or ""),))
+        case _:
+            blocks = _user_blocks(message, notes)
+            return UserTurn(blocks) if blocks else None
+
+
+def _system_text(messages: Iterable[System], notes: list[str]) -> str | None:
     texts: list[str] = []
     sections: dict[str, str | None] = {}
     for message in messages:
-        if isinstance(message, System):
-            texts.append(text_of(message.content))
-            sections.update(message.sections or {})
-            for block in blocks_of(message.content):
-                if not isinstance(block, Text):
-                    _note_left_out(block, "a system message", notes)
+        texts.append(text_of(message.content))
+        sections.update(message.sections or {})
+        for block in blocks_of(message.content):
+            if not isinstance(block, Text):
+                _note_left_out(block, "a system message", notes)
     texts += [text for text in sections.values() if text is not None]
     return "\n\n".join(_cleaned(text, notes) for text in texts if not is_blank(text)) or None
 
@@ -142,8 +155,6 @@ def _add_assistant(turns: list[Turn], turn: AssistantTurn) -> None:
 
     Some clients record each block of a response as a separate message, with results of its calls in between.
     """
-    if not turn.blocks:
-        return
     for index in reversed(range(len(turns))):
         earlier = turns[index]
         if isinstance(earlier, ResultsTurn):

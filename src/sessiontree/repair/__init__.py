@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from sessiontree.repair.findings import Finding, examine
+from sessiontree.repair.findings import Finding, examine, is_damaged
 from sessiontree.repair.repair import Plan, carry_out, plan_repair
 
-__all__ = ["Finding", "Plan", "carry_out", "examine", "plan_repair"]
+__all__ = ["Finding", "Plan", "carry_out", "examine", "is_damaged", "plan_repair"]

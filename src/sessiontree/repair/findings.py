@@ -15,7 +15,7 @@ from sessiontree.dialects.side_branches import SideBranches
 from sessiontree.repair.rules import RULES, Rule, Severity
 from sessiontree.session.journal import Journal
 from sessiontree.session.line_offsets import LineSpan
-from sessiontree.session.session import Session
+from sessiontree.session.reader import Reader
 
 _SHOWN_PLACES = 5
 _BLOAT_SHARE = 0.3
@@ -78,7 +78,7 @@ class _ToolPairs:
             yield None if call < 0 else call, results
 
 
-def examine(session: Session) -> list[Finding]:
+def examine(session: Reader) -> list[Finding]:
     """Find all problems of a session, losses first. Reads the complete session once; writes nothing."""
     journal = session.journal
     found: list[Finding] = [*_tree_findings(session)]
@@ -97,6 +97,11 @@ def examine(session: Session) -> list[Finding]:
     return sorted(found, key=lambda finding: (order[finding.severity], finding.rule.id))
 
 
+def is_damaged(session: Reader) -> bool:
+    """Whether a session has findings that are more than notes."""
+    return any(finding.severity != "note" for finding in examine(session))
+
+
 def _finding(rule: str, places: Iterable[LineSpan], cost: str = "") -> Finding:
     listed = list(places)
     return Finding(RULES[rule], len(listed), tuple(listed[:_SHOWN_PLACES]), cost)
@@ -110,7 +115,7 @@ def _leaf(journal: Journal) -> int | None:
     return journal.dialect.find_leaf(journal, AS_CLIENT)
 
 
-def _problem_findings(session: Session) -> Iterator[Finding]:
+def _problem_findings(session: Reader) -> Iterator[Finding]:
     by_kind: dict[str, list[LineSpan]] = {}
     for problem in session.problems:
         by_kind.setdefault(problem.kind, []).append(LineSpan(problem.start, problem.end, problem.line))
@@ -118,7 +123,7 @@ def _problem_findings(session: Session) -> Iterator[Finding]:
         yield _finding(kind, places)
 
 
-def _tree_findings(session: Session) -> Iterator[Finding]:
+def _tree_findings(session: Reader) -> Iterator[Finding]:
     """Findings for links that can be repaired, with the number of entries they hide."""
     journal = session.journal
     by_rule: dict[str, list[LineSpan]] = {}

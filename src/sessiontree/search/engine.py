@@ -81,14 +81,16 @@ def search(
     per_session: int = HITS_PER_SESSION,
     refresh: Refresh = "auto",
     progress: Progress | None = None,
+    match_progress: Progress | None = None,
     time_limit: float = SEARCH_SECONDS,
     clock: Callable[[], float] = effort,
 ) -> Results:
     """Search all sessions of a library. Never raises for an invalid query.
 
     `since` is a time, or milliseconds since 1970. `project` is a folder: only sessions of its project are searched.
-    `time_limit` is for matching: listing the sessions and indexing do not count. If it is reached, the results are not
-    `is_complete`.
+    `progress` is called while sessions are indexed, and `match_progress` while they are matched, which takes long for
+    regular expressions. `time_limit` is for matching: listing the sessions and indexing do not count. If it is reached,
+    the results are not `is_complete`.
     """
     start = time.perf_counter()
     parsed = parse(query) if isinstance(query, str) else query
@@ -98,7 +100,8 @@ def search(
     if parsed.filters.session.wanted:
         per_session = offset + limit + 1  # the user asks for all hits of a session
     with Index(library.environment) as index:
-        _Search(library, index, results, project, per_session, time_limit, clock).run(limit, offset, refresh, progress)
+        matching = _Search(library, index, results, project, per_session, time_limit, clock, _Meter(match_progress))
+        matching.run(limit, offset, refresh, progress)
     results.seconds = time.perf_counter() - start
     return results
 
@@ -111,6 +114,30 @@ def _with_filters(query: Query, agent: str | None, since: int | datetime | None)
         at = since if isinstance(since, int) else int(since.timestamp() * 1000)
         filters = msgspec.structs.replace(filters, since=max(at, filters.since or 0))
     return msgspec.structs.replace(query, filters=filters)
+
+
+class _Meter:
+    """Reports how many bytes of the sessions to match were passed."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress = progress
+        self._sizes: dict[str, int] = {}
+        self._passed: dict[str, int] = {}
+        self._total = self._done = 0
+
+    def start(self, sessions: Iterable[Summary]) -> None:
+        self._sizes = {summary.ref: summary.size for summary in sessions}
+        self._passed = {}
+        self._total, self._done = sum(self._sizes.values()), 0
+
+    def advance(self, ref: str, size: int | None = None) -> None:
+        """Count some bytes of a session, or all of it."""
+        if self._progress is None:
+            return
+        before, whole = self._passed.get(ref, 0), self._sizes.get(ref, 0)
+        self._passed[ref] = whole if size is None else min(before + size, whole)
+        self._done += self._passed[ref] - before
+        self._progress(self._done, self._total, ref)
 
 
 class _LineMatch(Struct, frozen=True):
@@ -155,8 +182,10 @@ class _Search:
         per_session: int,
         time_limit: float,
         clock: Callable[[], float],
+        meter: _Meter,
     ) -> None:
         self._library = library
+        self._meter = meter
         self._index = index
         self._results = results
         self._query = results.query
@@ -189,7 +218,11 @@ class _Search:
     def run(self, limit: int, offset: int, refresh: Refresh, progress: Progress | None) -> None:
         self._run(limit, offset, refresh, progress)
         if self._regex_finder.timed_out:
-            self._results.notes.append(f"stopped matching the pattern after {_PATTERN_SECONDS:.0f} seconds")
+            self._results.is_complete = False
+            self._results.notes.append(
+                f"incomplete: stopped matching the pattern after {_PATTERN_SECONDS:g} seconds; "
+                "add a word or a filter, or write a simpler pattern"
+            )
         self._report_unsearched()
 
     def _report_unsearched(self) -> None:
@@ -257,6 +290,7 @@ class _Search:
     def _update_index(self, refresh: Refresh, progress: Progress | None) -> list[Pending]:
         everything = self._library.indexable()
         try:
+            self._index.store.check_terms()
             self._known = self._index.store.indexed_files()
             waiting = self._index.pending(everything, self._known)
             size = sum(file.summary.size - file.start for file in waiting)
@@ -285,6 +319,7 @@ class _Search:
         found: list[_Group] = []
         ordered = sorted(files, key=lambda file: file.summary.recency, reverse=True)
         self._start = self._clock()  # listing the sessions and indexing them may have taken minutes
+        self._meter.start(file.summary for file in ordered)
         for number, file in enumerate(ordered):
             if sum(len(group.matches) for group in found) >= enough:
                 break
@@ -294,6 +329,7 @@ class _Search:
             if file.summary.ref not in self._groups:
                 lines = partial(scan_lines, start=file.start, finder=finder)
                 matches = self._match_session(file.summary, None, lines)
+                self._meter.advance(file.summary.ref)
                 if matches:
                     found.append(self._group(file.summary, None, 0.0, matches))
         self._add(found)
@@ -310,8 +346,10 @@ class _Search:
             {file: self._sessions[indexed_file.path].recency for file, indexed_file in known.items()},
             {file: self._sessions[indexed_file.path] for file, indexed_file in known.items()},
         )
-        ordered = candidates(self._rows(self._expression(self._query)), indexed.sizes, indexed.recency)
+        rows = self._rows(self._expression(self._query))
+        ordered = candidates(rows, indexed.sizes, indexed.recency)
         self._results.sessions = len(ordered)
+        self._meter.start(indexed.sessions[candidate.file] for candidate in ordered)
         # The quick pass finds words in their usual spelling. Files with other spellings get a slow pass only if they
         # had no hit, and words spread over several lines come last.
         missed = self._match_candidates(ordered, indexed, enough, is_quick=True)
@@ -319,6 +357,11 @@ class _Search:
             self._match_candidates(missed, indexed, enough, is_quick=False)
         if isinstance(self._query.where, And):
             self._match_across_lines(self._query.where, indexed, enough)
+        if len(rows) >= _MAX_ROWS and self._match_count < enough:
+            self._results.is_complete = False
+            self._results.notes.append(
+                f"incomplete: only the newest {_MAX_ROWS:,} parts of sessions were searched; add a word or a filter"
+            )
 
     def _expression(self, query: Query) -> str:
         models = self._facet_terms("m") if query.filters.model else []
@@ -382,6 +425,7 @@ class _Search:
                     self._leave_out([summary])
                     continue
                 matches = self._match_candidate(summary, candidate, is_quick=is_quick)
+                self._meter.advance(summary.ref)
                 if matches:
                     found.append(self._group(summary, candidate.file, candidate.score, matches))
                 elif candidate.file in self._variant_files:
@@ -427,8 +471,24 @@ class _Search:
     # Matching lines
 
     def _match_candidate(self, summary: Summary, candidate: Candidate, *, is_quick: bool) -> list[_LineMatch]:
-        """The best lines of a session, out of the chunks that the index named."""
-        return self._match_session(summary, candidate, lambda store: self._lines(store, candidate, is_quick=is_quick))
+        """The best lines of a session, out of the chunks that the index named: of the first ones, if one matches."""
+        chunks = candidate.chunks()
+        first = len(chunks) if self._is_of_sessions else _CHUNKS_PER_SESSION
+
+        def match(part: Sequence[int]) -> list[_LineMatch]:
+            return self._match_session(
+                summary, candidate, lambda store: self._lines(store, candidate, part, is_quick=is_quick)
+            )
+
+        matches = match(chunks[:first])
+        if len(chunks) <= first:
+            return matches
+        if not matches and not self._is_out_of_time(is_quick=is_quick):
+            return match(chunks[first:])  # the index names chunks, but cannot check patterns and phrases
+        if not matches:
+            self._leave_out([summary])
+        self._uncounted.add(summary.ref)
+        return matches
 
     def _match_session(
         self,
@@ -446,14 +506,13 @@ class _Search:
                 self._unreadable[summary.ref] = str(error)
             return []
 
-    def _lines(self, store: SessionStore, candidate: Candidate, *, is_quick: bool) -> Iterator[tuple[int, bytes]]:
+    def _lines(
+        self, store: SessionStore, candidate: Candidate, chunks: Sequence[int], *, is_quick: bool
+    ) -> Iterator[tuple[int, bytes]]:
         lines_of = self._matcher.candidate_lines if is_quick else variant_lines
-        chunks = candidate.chunks()
-        if len(chunks) > _CHUNKS_PER_SESSION and not self._is_of_sessions:
-            chunks = chunks[:_CHUNKS_PER_SESSION]
-            self._uncounted.add(self._ref_of[candidate.file])
         for chunk in chunks:
             start, block = read_chunk(store, chunk)
+            self._meter.advance(self._ref_of[candidate.file], len(block))
             if is_quick and may_have_variants(block):
                 self._variant_files.add(candidate.file)
             for offset, line in lines_of(block):

@@ -3,6 +3,7 @@
 * `files`: how far each session file is indexed, and its fingerprint.
 * `terms`: a contentless FTS5 table that maps terms to chunks of files.
 * `branches`: cached branch states of lines.
+* `blocks`, `segments`: checksums of the tables that FTS5 keeps for `terms`.
 
 A row number of `terms` encodes the file, the chunk, and whether the terms come from descriptive text (titles, prompts,
 summaries). A session file that was replaced gets a new number. Rows with the old number match no file and are ignored:
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -30,14 +32,20 @@ from sessiontree.stores.file_lock import file_lock
 
 T = TypeVar("T")
 
-VERSION = 2
+VERSION = 3
 """Version of the tables and of the tokenizer rules. An index of any other version is rebuilt."""
 
 _BUSY_SECONDS = 30.0
 SHIFT = 40 - CHUNK_BITS
 """Bits of a row number below the file number."""
 _NUMBER_BITS = 60
+_BLOCKS = """SELECT blocks.id, block, checksum FROM blocks LEFT JOIN terms_data USING(id)
+ORDER BY blocks.id LIMIT ? OFFSET ?"""
 _FILES = "SELECT file, path, agent, size, modified, inode, head, edge, checksum FROM files"
+
+_SUM = (1 << 48) - 1
+_CHECKED_BLOCKS = 2000
+"""Blocks of about 4 KB whose checksums are compared before a search: all of a small index, some of a large one."""
 
 _SCHEMA = f"""
 CREATE TABLE files(
@@ -50,8 +58,20 @@ CREATE VIRTUAL TABLE terms USING fts5(
   text, content='', detail=none, columnsize=0, tokenize="ascii tokenchars '_\x02'"
 );
 CREATE VIRTUAL TABLE words USING fts5vocab('terms', 'row');
+CREATE TABLE blocks(id INTEGER PRIMARY KEY, checksum INTEGER);
+CREATE TABLE segments(segid INTEGER PRIMARY KEY, checksum INTEGER);
+CREATE TRIGGER block_written AFTER INSERT ON terms_data
+  BEGIN INSERT OR REPLACE INTO blocks VALUES(new.id, row_checksum(new.id, new.block)); END;
+CREATE TRIGGER block_deleted AFTER DELETE ON terms_data
+  BEGIN DELETE FROM blocks WHERE id = old.id; END;
+CREATE TRIGGER page_written AFTER INSERT ON terms_idx
+  BEGIN INSERT INTO segments VALUES(new.segid, row_checksum(new.segid, new.term, new.pgno))
+  ON CONFLICT(segid) DO UPDATE SET checksum = (checksum + excluded.checksum) & {_SUM}; END;
+CREATE TRIGGER page_deleted AFTER DELETE ON terms_idx
+  BEGIN UPDATE segments SET checksum = (checksum - row_checksum(old.segid, old.term, old.pgno)) & {_SUM}
+  WHERE segid = old.segid; END;
 PRAGMA user_version = {VERSION};
-"""
+"""  # noqa: S608 - only constants are inserted
 
 
 class IndexedFile(Struct, frozen=True, gc=False):
@@ -140,6 +160,10 @@ class IndexStore:
             with transaction(database):
                 database.executemany("DELETE FROM files WHERE file = ?", damaged)
 
+    def check_terms(self) -> None:
+        """Compare checksums of the terms, of a random part if there are many. A damaged index is recreated empty."""
+        self.attempt(_check_terms)
+
     def clear(self) -> None:
         """Drop all content; the next update rebuilds it."""
 
@@ -169,6 +193,23 @@ def _files(database: sqlite3.Connection) -> Iterator[tuple[tuple[Any, ...], bool
     """All rows of `files`, and whether their checksum is right."""
     for *row, checksum in database.execute(_FILES):
         yield tuple(row), checksum == row_checksum(*row)
+
+
+def _check_terms(database: sqlite3.Connection, most: int = _CHECKED_BLOCKS) -> None:
+    """Raise `DamagedRowError` if a block of terms is not the one that was written."""
+    (count,) = database.execute("SELECT count(*) FROM blocks").fetchone()
+    first = 0 if count <= most else random.randrange(count - most + 1)
+    for block_id, block, checksum in database.execute(_BLOCKS, (most, first)):
+        if row_checksum(block_id, block) != checksum:
+            raise DamagedRowError("a block of the index is damaged")
+    if count <= most:
+        (found,) = database.execute("SELECT count(*) FROM terms_data").fetchone()
+        written = dict(database.execute("SELECT segid, checksum FROM segments"))
+        sums = dict.fromkeys(written, 0)
+        for row in database.execute("SELECT segid, term, pgno FROM terms_idx"):
+            sums[row[0]] = (sums.get(row[0], 0) + row_checksum(*row)) & _SUM
+        if found != count or sums != written:
+            raise DamagedRowError("the pages of the index are damaged")
 
 
 def store_file(database: sqlite3.Connection, file: IndexedFile) -> None:
@@ -217,6 +258,7 @@ def _connect(path: str) -> sqlite3.Connection:
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     database = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
+    database.create_function("row_checksum", -1, row_checksum, deterministic=True)
     try:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = NORMAL")
@@ -241,6 +283,8 @@ def _make_tables(database: sqlite3.Connection) -> None:
     for statement in filter(str.strip, _SCHEMA.split(";\n")):
         database.execute(statement)
     database.execute("INSERT INTO terms(terms, rank) VALUES('hashsize', ?)", (8 << 20,))
+    # The first blocks are older than the triggers, and a setting changes one of them past all triggers.
+    database.execute("INSERT OR REPLACE INTO blocks SELECT id, row_checksum(id, block) FROM terms_data")
 
 
 def _rebuild(path: str, *, keep_sound: bool = True) -> sqlite3.Connection:
@@ -269,5 +313,6 @@ def _is_sound(database: sqlite3.Connection) -> bool:
         return False
     database.execute(_FILES).fetchone()
     database.execute("SELECT file, size, state, checksum FROM branches LIMIT 1").fetchone()
+    _check_terms(database, 1 << 62)
     database.execute("INSERT INTO terms(terms) VALUES('integrity-check')")
     return True

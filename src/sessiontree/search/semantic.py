@@ -70,6 +70,7 @@ def search_by_meaning(
     per_session: int = HITS_PER_SESSION,
     refresh: Refresh = "auto",
     progress: Progress | None = None,
+    match_progress: Progress | None = None,
     embedder: Embedder | None = None,
 ) -> Results:
     """Search by words and by meaning. The arguments are those of `search`."""
@@ -85,6 +86,7 @@ def search_by_meaning(
         per_session=per_session,
         refresh=refresh,
         progress=progress,
+        match_progress=match_progress,
     )
     results = Results(by_words.query)
     results.notes, results.state = by_words.notes, by_words.state

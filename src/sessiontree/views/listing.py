@@ -22,7 +22,7 @@ from sessiontree.views.text import columns, cut, fitted, one_line, pad
 if TYPE_CHECKING:
     from sessiontree.archive.tags import SessionTags
 
-MARKS = {"ok": " ", "damaged": "!", "empty": "-", "draft": "?"}
+MARKS = {"ok": " ", "unchecked": "~", "damaged": "!", "empty": "-", "draft": "?"}
 """Prefix of a title."""
 
 _GAP = "  "

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 from sessiontree import paths
 from sessiontree.agent.async_bridge import in_background, in_thread, uncancelled
-from sessiontree.app.exploration import LaneOptions, OpenedExploration, start_exploration
+from sessiontree.app.exploration import (
+    LaneOptions,
+    OpenedExploration,
+    find_refused_models,
+    resume_command,
+    start_exploration,
+)
 from sessiontree.app.start import no_model_error
 from sessiontree.chat.styles import DIM, RED
 from sessiontree.errors import UsageError
@@ -95,7 +101,7 @@ async def _decide_later(talk: BaseChat) -> None:
         if session.ref.is_file:
             name = await in_thread(paths.name_of, controller.home, session.id, session.location)
         words = shell_words(name, None if controller.home == paths.home() else controller.home)
-        command = f"sessiontree explore resume {words} --run {last.run}"
+        command = resume_command(words, last.run, find_refused_models(last, controller.settings))
         talk.screen.line(f"· some lanes did not finish; continue them with `{command}`", DIM)
     async with controller.occupied("a choice between lanes"):
         await talk.decide_lanes(last, LaneWorktrees(controller.home, session.id, session.cwd or controller.cwd))

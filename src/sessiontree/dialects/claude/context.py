@@ -37,15 +37,25 @@ _MODE_FIELDS = {"mode": "mode", "permission-mode": "permissionMode"}
 
 
 def build_context(chain: Chain, path: Path, read_options: ReadOptions) -> Context:
-    """Return the messages a model receives for a path."""
-    lines, ids = chain.lines, chain.tree.ids
+    """Return the messages a model receives for a path, and the state at its end."""
+    ids = chain.tree.ids
     plan = _plan_messages(chain, path, read_options)
-    messages = LazyMessages(
+    messages = _planned_messages(chain, plan)
+    return Context(_ids(ids, path.nodes), messages, _ids(ids, plan.nodes), _state(chain, path, messages))
+
+
+def build_messages(chain: Chain, path: Path, read_options: ReadOptions) -> Sequence[Message]:
+    """Return the messages a model receives for a path, or for a part of one."""
+    return _planned_messages(chain, _plan_messages(chain, path, read_options))
+
+
+def _planned_messages(chain: Chain, plan: _Plan) -> LazyMessages:
+    lines, ids = chain.lines, chain.tree.ids
+    return LazyMessages(
         len(plan.nodes),
         lambda positions: _read_messages(lines, ids, plan, positions),
         lambda positions: _message_sizes(lines, plan, positions),
     )
-    return Context(_ids(ids, path.nodes), messages, _ids(ids, plan.nodes), _state(chain, path, messages))
 
 
 def _ids(ids: Sequence[str], nodes: Iterable[int]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sessiontree.core.context import Context
 from sessiontree.core.entries import Entry, Header
 from sessiontree.core.layout import LayoutColumns
+from sessiontree.core.messages import Message
 from sessiontree.dialects.canonical import CanonicalEntry, Destination, SessionMeta
 from sessiontree.dialects.claude import header, index, locations, messages, path, records, reparent
 from sessiontree.dialects.claude.chain import Chain
@@ -19,6 +20,7 @@ from sessiontree.dialects.contract import (
     EntryKind,
     Envelope,
     Facts,
+    HistoryLinks,
     IndexedLines,
     PartialReads,
     ReadOptions,
@@ -101,6 +103,18 @@ class ClaudeCode(DialectBase):
         from sessiontree.dialects.claude import history
 
         return history.find_history(lines, leaf, read_options)
+
+    def find_history_links(self, lines: IndexedLines, read_options: ReadOptions) -> HistoryLinks | None:
+        from sessiontree.dialects.claude import history_links
+
+        return history_links.find_history_links(Chain(lines), read_options)
+
+    def build_messages(
+        self, lines: IndexedLines, nodes: list[int], read_options: ReadOptions
+    ) -> Sequence[Message] | None:
+        from sessiontree.dialects.claude import context
+
+        return context.build_messages(Chain(lines), path.Path(nodes), read_options)
 
     def entry_kinds(self, lines: IndexedLines) -> list[EntryKind]:
         from sessiontree.dialects.claude import layout

@@ -62,14 +62,14 @@ def _find_chain_history(chain: Chain, leaf: int | None, nodes: list[int], read_o
     paths: list[list[int]] = []
     boundaries: set[int] = set()
     while leaf is not None:
-        if nodes and nodes[0] != leaf and _is_separator(chain, nodes[0]):
+        if nodes and nodes[0] != leaf and is_separator(chain, nodes[0]):
             nodes = _with_compaction(chain, nodes[1:])
         paths.append(nodes)
         first = nodes[0] if nodes else leaf
         if chain.types[first] != "compaction" or first == leaf or first in boundaries:
             break
         boundaries.add(first)
-        leaf = None if _compacts_nothing(chain, first) else find_leaf_before(chain, first)
+        leaf = None if compacts_nothing(chain, first) else find_leaf_before(chain, first)
         nodes = find_earlier_path(chain, leaf, read_options).nodes
     if len(paths) == 1:
         return paths[0]
@@ -79,7 +79,7 @@ def _find_chain_history(chain: Chain, leaf: int | None, nodes: list[int], read_o
     return list(history)
 
 
-def _is_separator(chain: Chain, boundary: int) -> bool:
+def is_separator(chain: Chain, boundary: int) -> bool:
     """Whether our encoder wrote a boundary only to separate branches: it preserves its path and compacts nothing."""
     if chain.types[boundary] != "compaction":
         return False
@@ -93,7 +93,7 @@ def _with_compaction(chain: Chain, nodes: list[int]) -> list[int]:
     return [parent, *nodes] if parent is not None and chain.types[parent] == "compaction" else nodes
 
 
-def _compacts_nothing(chain: Chain, boundary: int) -> bool:
+def compacts_nothing(chain: Chain, boundary: int) -> bool:
     # The client's own boundaries always name the line before them; ours do not if they are the first entry.
     (line,) = chain.lines.fields([boundary])
     return bool(passthrough_of(line)) and line.get("logicalParentUuid") is None
@@ -119,6 +119,11 @@ def _with_metadata_entries(chain: Chain, history: list[int], *, at_end: bool = T
             # If the conversation went on after them, they belong to that branch and not to this leaf.
             found += entries.leading_to(here[-1]) if here[-1] > last_child else []
     return found + history[done:]
+
+
+def has_metadata_entries(lines: IndexedLines) -> bool:
+    """Whether metadata lines of ours hold entries."""
+    return bool(_metadata_entries_of(lines).parents)
 
 
 def _metadata_entries_of(lines: IndexedLines) -> _MetadataEntries:

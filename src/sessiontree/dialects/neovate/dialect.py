@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sessiontree.core.context import Context
+from sessiontree.core.context import Context, build_context
 from sessiontree.core.entries import CONTEXT_TYPES, ENTRY_TYPES, Config, Entry, Header
 from sessiontree.core.layout import LayoutColumns
+from sessiontree.core.messages import Message
 from sessiontree.dialects.canonical import CanonicalEntry, Destination, Encoder, SessionMeta
 from sessiontree.dialects.client import Client
 from sessiontree.dialects.contract import (
@@ -15,13 +16,14 @@ from sessiontree.dialects.contract import (
     Columns,
     Envelope,
     Facts,
+    HistoryLinks,
     IndexedLines,
     ReadOptions,
     Reparenting,
     SessionFile,
     Traits,
 )
-from sessiontree.dialects.defaults import DefaultFacts, DialectBase
+from sessiontree.dialects.defaults import DefaultFacts, DialectBase, path_of_nodes
 from sessiontree.dialects.neovate import header, locations, path, records, reparent
 
 
@@ -73,11 +75,19 @@ class Neovate(DialectBase):
     def build_context(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> Context:
         return path.build_path_context(lines, leaf, read_options, self.rules)
 
+    def build_messages(
+        self, lines: IndexedLines, nodes: list[int], read_options: ReadOptions
+    ) -> Sequence[Message] | None:
+        return build_context(path_of_nodes(lines, nodes), self.rules).messages
+
     def facts(self, lines: IndexedLines) -> Facts:
         return _NeovateFacts(lines)
 
     def find_history(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
         return path.find_history(lines, leaf, read_options)
+
+    def find_history_links(self, lines: IndexedLines, read_options: ReadOptions) -> HistoryLinks | None:
+        return path.find_history_links(lines, read_options)
 
     def layout_columns(self, lines: IndexedLines) -> LayoutColumns:
         from sessiontree.dialects.neovate import layout

@@ -18,7 +18,7 @@ from msgspec import Struct
 from sessiontree.core.context import Context, Rules, build_context
 from sessiontree.core.entries import Entry, MessageEntry
 from sessiontree.core.messages import ToolResult, tool_calls
-from sessiontree.dialects.contract import IndexedLines, ReadOptions
+from sessiontree.dialects.contract import HistoryLinks, IndexedLines, ReadOptions
 from sessiontree.dialects.defaults import path_of_nodes, reparented_path
 from sessiontree.dialects.neovate.metadata_lines import MetadataLine, MetadataLines, find_metadata_lines, marks_of
 from sessiontree.dialects.neovate.records import MESSAGE, is_compaction, metadata_entry, string
@@ -81,6 +81,24 @@ def find_history(lines: IndexedLines, leaf: int | None, read_options: ReadOption
         chain = _with_lost_results(lines, chain)
     nodes = _in_file_order(lines, chain)
     return [*(_with_metadata(lines, metadata, nodes) if metadata.by_node else nodes), *trail]
+
+
+def find_history_links(lines: IndexedLines, read_options: ReadOptions) -> HistoryLinks | None:
+    """The parents of messages, also of compactions. None where the order of the file or metadata lines matter."""
+    tree, types = lines.tree, lines.types
+    if read_options.recovered or len(tree.node_of) < len(tree.ids) or find_metadata_lines(lines).by_node:
+        return None
+    parents = list(tree.parents())
+    for node, kind in enumerate(types):
+        if kind != MESSAGE:
+            parents[node] = None
+            continue
+        if parents[node] is None:
+            parents[node] = find_summarized_end(lines, node)
+        parent = parents[node]
+        if parent is not None and (parent >= node or types[parent] != MESSAGE):
+            return None
+    return HistoryLinks(parents)
 
 
 def build_path_context(lines: IndexedLines, leaf: int | None, read_options: ReadOptions, rules: Rules) -> Context:

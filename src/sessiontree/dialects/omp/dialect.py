@@ -20,13 +20,14 @@ import msgspec
 from sessiontree.core.context import Context, Rules, build_context
 from sessiontree.core.entries import BranchSummary, Compaction, Entry, Header, MessageEntry, Unknown, UsageRecord
 from sessiontree.core.jsonio import convert_fields, parse_object
-from sessiontree.core.messages import Assistant, ToolResult, Usage
+from sessiontree.core.messages import Assistant, Message, ToolResult, Usage
 from sessiontree.dialects.canonical import CanonicalEntry, Destination, SessionMeta
 from sessiontree.dialects.client import Client
 from sessiontree.dialects.contract import (
     Columns,
     Envelope,
     Facts,
+    HistoryLinks,
     IndexedLines,
     ReadOptions,
     SessionFile,
@@ -35,6 +36,7 @@ from sessiontree.dialects.defaults import head_records, path_of_nodes
 from sessiontree.dialects.omp import locations
 from sessiontree.dialects.omp.context import (
     RetriedTurn,
+    SentMessages,
     as_client_reads,
     context_notes,
     is_sent,
@@ -142,20 +144,30 @@ class OhMyPi(PiFamily):
         path = path_of_nodes(lines, self.find_path(lines, leaf, read_options))
         loaded: dict[str, Entry] = {}
         context = build_context(as_client_reads(path, loaded), self.rules)
-        sent = [
-            (message, source)
-            for message, source in zip(context.messages, context.sources, strict=True)
-            if is_sent(lines, loaded[source], read_options)
-        ]
-        if not read_options.recovered:
-            sent = without_failed_turns(without_dangling_calls(sent))
-        sent = [*context_notes(path), *sent]
+        sent = [*context_notes(path), *_sent_messages(lines, context, loaded, read_options)]
         return Context(
             context.path,
             tuple(message for message, _ in sent),
             tuple(source for _, source in sent),
             context.state,
         )
+
+    def build_messages(
+        self, lines: IndexedLines, nodes: list[int], read_options: ReadOptions
+    ) -> Sequence[Message] | None:
+        path = path_of_nodes(lines, nodes)
+        if context_notes(path):
+            return None  # they replace earlier ones
+        loaded: dict[str, Entry] = {}
+        context = build_context(as_client_reads(path, loaded), self.rules)
+        return [message for message, _ in _sent_messages(lines, context, loaded, read_options)]
+
+    def find_history_links(self, lines: IndexedLines, read_options: ReadOptions) -> HistoryLinks | None:
+        parents = lines.tree.parents()
+        slots = (node for node, kind in enumerate(lines.types) if kind == SLOT)
+        if read_options.recovered or not set(parents).isdisjoint(slots):
+            return None
+        return HistoryLinks(parents)
 
     def facts(self, lines: IndexedLines) -> Facts:
         return OhMyPiFacts(lines)
@@ -203,6 +215,17 @@ class OhMyPi(PiFamily):
         own = ("type", "version", "id", "timestamp", "cwd")
         first = {name: fields[name] for name in own}
         return {**first, "title": header.title, "titleSource": "user", **fields}
+
+
+def _sent_messages(
+    lines: IndexedLines, context: Context, loaded: Mapping[str, Entry], read_options: ReadOptions
+) -> SentMessages:
+    sent = [
+        (message, source)
+        for message, source in zip(context.messages, context.sources, strict=True)
+        if is_sent(lines, loaded[source], read_options)
+    ]
+    return sent if read_options.recovered else without_failed_turns(without_dangling_calls(sent))
 
 
 def _with_own_fields(entry: MessageEntry, raw: bytes) -> Entry:

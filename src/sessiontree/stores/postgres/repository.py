@@ -15,6 +15,7 @@ import psycopg
 from psycopg import Connection
 from psycopg_pool import ConnectionPool
 
+from sessiontree.core.ids import is_session_id
 from sessiontree.errors import DamagedError, NotFoundError, StoreError, WriteError
 from sessiontree.paths import check_session_id, find_by_id
 from sessiontree.stores.blobs import blob_name, check_blob_name
@@ -164,7 +165,8 @@ class PostgresRepository:
                 "SELECT session FROM sessiontree.session WHERE starts_with(session, %s) ORDER BY session LIMIT 1000",
                 [wanted.replace("\x00", "")],
             ).fetchall()
-        return SessionRef(find_by_id(wanted, [(id, id) for (id,) in rows], self.home), self.home)
+        known = [(id, id) for (id,) in rows if is_session_id(id)]
+        return SessionRef(find_by_id(wanted, known, self.home), self.home)
 
     def iter_stats(self) -> Iterator[SessionStat]:
         with self._reading() as connection:
@@ -173,7 +175,9 @@ class PostgresRepository:
                 " FROM sessiontree.session ORDER BY session"
             ).fetchall()
         for id, size, microseconds, generation in rows:
-            yield SessionStat(SessionRef(id, self.home), id, size, microseconds * 1000, generation)
+            # Another program wrote a row with any other id. In a reference it could name another server.
+            if is_session_id(id):
+                yield SessionStat(SessionRef(id, self.home), id, size, microseconds * 1000, generation)
 
     def delete(self, ref: SessionRef) -> None:
         try:

@@ -1,0 +1,166 @@
+"""Links that describe the histories of all leaves of a transcript at once.
+
+The history of a leaf is found by a walk, and by a search of the whole file for lines of parallel calls. For thousands
+of branches that takes too long. In an ordinary transcript the same histories follow from links: a boundary continues
+the line that was current before it, and all lines of a response follow each other, whichever of them the conversation
+continued from. There are none where something else decides: preserved lines, missing parents, repeated uuids, our own
+metadata lines, responses in several places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sessiontree.dialects.claude.boundaries import find_leaf_before, find_loaded_lines, find_preserved
+from sessiontree.dialects.claude.chain import Chain
+from sessiontree.dialects.claude.history import compacts_nothing, has_metadata_entries, is_separator
+from sessiontree.dialects.contract import HistoryLinks, ReadOptions, is_metadata_id
+
+
+def find_history_links(chain: Chain, read_options: ReadOptions) -> HistoryLinks | None:
+    """Return the links of a transcript; None if only a walk from each leaf finds its history."""
+    if read_options.recovered or read_options.snips or chain.tree.problems() or has_metadata_entries(chain.lines):
+        return None
+    loaded = find_loaded_lines(chain)
+    if loaded.preserved or loaded.links or loaded.copies:
+        return None
+    parents = _without_progress(chain)
+    groups = _find_groups(chain, parents)
+    if groups is None:
+        return None
+    ends: dict[int, int] = {}
+    for group in groups:
+        ends.update(dict.fromkeys(group[:-1], group[-1]))
+    if not _link_boundaries(chain, parents):
+        return None
+    parents = [parent if parent is None else ends.get(parent, parent) for parent in parents]
+    for group in groups:
+        for node, previous in zip(group[1:], group, strict=False):
+            parents[node] = previous
+    if _has_cycle(parents):
+        return None
+    return HistoryLinks(parents, ends, _hidden_leaves(chain))
+
+
+def _without_progress(chain: Chain) -> list[int | None]:
+    """Return the parents of all lines. Children of a progress line are children of the line before it."""
+    parents = list(chain.parents)
+    if "progress" not in chain.types:
+        return parents
+    above: dict[int, int | None] = {}
+    for node, parent in enumerate(chain.parents):
+        passed: list[int] = []
+        while parent is not None and chain.types[parent] == "progress":
+            if parent in above:
+                parent = above[parent]
+                break
+            passed.append(parent)
+            parent = chain.parents[parent]
+        above.update(dict.fromkeys(passed, parent))
+        parents[node] = parent
+    return parents
+
+
+def _link_boundaries(chain: Chain, parents: list[int | None]) -> bool:
+    """Link each boundary to the line that it continues; False if one of them does anything else."""
+    for boundary in chain.iter_boundaries(len(chain) - 1):
+        if parents[boundary] is not None or find_preserved(chain, boundary).nodes:
+            return False
+        if is_separator(chain, boundary) or compacts_nothing(chain, boundary):
+            return False
+        parents[boundary] = find_leaf_before(chain, boundary)
+    return True
+
+
+def _find_groups(chain: Chain, parents: Sequence[int | None]) -> list[list[int]] | None:
+    """Return the lines of each response that has several, in the order of histories; None if a path decides that."""
+    nodes = [
+        node for node, kind in enumerate(chain.types) if kind == "message" and not is_metadata_id(chain.tree.ids[node])
+    ]
+    chain.load_summaries(nodes)
+    shards: dict[str, list[int]] = {}
+    response_of: dict[str, str] = {}
+    for node in nodes:
+        summary = chain.summary(node)
+        if not summary.response:
+            continue
+        shards.setdefault(summary.response, []).append(node)
+        for call in summary.calls:
+            if response_of.setdefault(call, summary.response) != summary.response:
+                return None
+    results: dict[str, list[int]] = {}
+    for node in nodes:
+        answered = {response_of[call] for call in chain.summary(node).results if call in response_of}
+        if len(answered) > 1:
+            return None
+        for response in answered:
+            results.setdefault(response, []).append(node)
+    children = _Children(parents)
+    groups: list[list[int]] = []
+    for response, of_response in shards.items():
+        group = [*of_response, *results.get(response, ())]
+        if len(group) > 1 and not _is_plain_chain(chain, group, parents, children):
+            if not _can_be_linked(chain, group, len(of_response), parents):
+                return None
+            groups.append(group)
+    return groups
+
+
+class _Children:
+    """The number of children of each line."""
+
+    def __init__(self, parents: Sequence[int | None]) -> None:
+        self.counts = bytearray(len(parents))
+        """At most two are counted."""
+        for parent in parents:
+            if parent is not None and self.counts[parent] < 2:
+                self.counts[parent] += 1
+
+
+def _is_plain_chain(chain: Chain, group: Sequence[int], parents: Sequence[int | None], children: _Children) -> bool:
+    """Whether the lines of a response follow each other, perhaps with attachments between them, and never branch."""
+    members = set(group)
+    node: int | None = max(group)
+    members.discard(max(group))
+    while members:
+        node = parents[node] if node is not None else None
+        if node is None or children.counts[node] > 1:
+            return False
+        if node not in members and (chain.types[node] == "compaction" or chain.summary(node).is_message):
+            return False
+        members.discard(node)
+    return True
+
+
+def _can_be_linked(chain: Chain, group: Sequence[int], shards: int, parents: Sequence[int | None]) -> bool:
+    """Whether every path through a response has all of its lines, in the order given: shards first, then results."""
+    seen = {group[0]}
+    if parents[group[0]] in group:
+        return False
+    for node in group[1:]:
+        if parents[node] not in seen:
+            return False
+        seen.add(node)
+    answered = [call for node in group[shards:] for call in chain.summary(node).results]
+    calls = {call for node in group[:shards] for call in chain.summary(node).calls}
+    return len(answered) == len(set(answered)) and calls.issubset(answered)
+
+
+def _has_cycle(parents: Sequence[int | None]) -> bool:
+    """Whether following some parents never ends."""
+    walk_of = [0] * len(parents)
+    for start in range(len(parents)):
+        node: int | None = start
+        while node is not None and not walk_of[node]:
+            walk_of[node] = start + 1
+            node = parents[node]
+        if node is not None and walk_of[node] == start + 1:
+            return True
+    return False
+
+
+def _hidden_leaves(chain: Chain) -> frozenset[int]:
+    inner = set(chain.parents)
+    leaves = [node for node in range(len(chain)) if node not in inner and chain.is_link(node)]
+    chain.load_facts(leaves)
+    return frozenset(node for node in leaves if not chain.can_be_leaf(node))
