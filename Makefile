@@ -14,11 +14,11 @@ demo: $(READY)
 	@$(BIN)/python examples/demo.py
 
 test: check
-	$(BIN)/pytest -n 3 -m "not slow"
+	$(BIN)/pytest -n 4 -m "not slow"
 
 # Everything: the slow tests too, and properties with all of their examples.
 test-all: check
-	SESSIONTREE_THOROUGH=1 $(BIN)/pytest -n 3
+	SESSIONTREE_THOROUGH=1 $(BIN)/pytest -n 4
 
 # Build the wheel and the sdist, and try the wheel in an empty environment.
 check-wheel: $(READY)

@@ -56,6 +56,7 @@ BRANCHES = """
 ○ assistant I look. → read alpha.txt
 ○ result alpha
 ○ assistant There is alpha now.
+
 ◇ merge ⇠ Another branch
 
 ○ user Write beta. [lane 2 · gpt-5 · merged]
@@ -151,11 +152,11 @@ def drawn(place: Repository) -> list[str]:
 
 
 def in_branches(rows: list[str]) -> list[list[str]]:
-    """The rows of each branch without its lines, sorted, because the order in which lanes start and end differs."""
+    """The rows of each branch, and merges, without their lines; sorted, because lanes start and end in any order."""
     branches: list[list[str]] = []
     for row in rows:
         text = " ".join(re.sub("[│─├┤┬┴┼╭╮╰╯]", "", row).split())
-        if text[1:].startswith(" user "):
+        if text[1:].startswith((" user ", " merge ")):
             branches.append([])
         branches[-1].append(text)
     return sorted(branches)
