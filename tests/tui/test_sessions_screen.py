@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.events import Key
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 from sessiontree.app.workbench import Workbench
 from sessiontree.library.threads import ThreadMember
@@ -16,6 +18,7 @@ from sessiontree.tui.line_list import LineList, TextRow
 from sessiontree.tui.preview_panel import PreviewPanel
 from sessiontree.tui.requests import Chat, Resume
 from sessiontree.tui.sessions import SessionsScreen
+from sessiontree.tui.tree import TreeScreen
 from tests.tui.conftest import Running, settle, until
 
 LOGIN, FLAG, QUEUE, LIMITS = "Fix the flaky login test", "Add a --json flag", "Move the queue", "Rate limits"
@@ -282,5 +285,19 @@ def test_columns_are_under_their_headings(running: Running) -> None:
             row = shown(pilot).splitlines()[0]
             assert row[heading.index("agent") :].startswith("claude")
             assert row[: heading.index("age") + 3].endswith("1h")
+
+    asyncio.run(run())
+
+
+def test_a_key_pressed_right_after_an_arrow_acts_on_the_list(running: Running) -> None:
+    async def run() -> None:
+        async with running() as pilot:
+            # Both arrive before the first is handled, as from a fast typist or a terminal multiplexer.
+            pilot.app.post_message(Key("down", None))
+            pilot.app.post_message(Key("t", "t"))
+            await until(pilot, lambda: isinstance(pilot.app.screen, TreeScreen))
+            await pilot.press("escape")
+            await until(pilot, lambda: isinstance(pilot.app.screen, SessionsScreen))
+            assert pilot.app.screen.query_one("#box", Input).value == ""
 
     asyncio.run(run())

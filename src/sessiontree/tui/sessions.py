@@ -66,6 +66,31 @@ Ctrl+P      show or hide the preview
 Esc         back out one level"""
 
 
+_MOVES = {"down": 1, "pagedown": 10, "up": -1, "pageup": -10}
+
+
+class FilterBox(Input):
+    """The box to find sessions in. Keys that move a cursor lead from it to the list."""
+
+    def __init__(self, leave: Callable[[str], object]) -> None:
+        super().__init__(placeholder="Type to find a session", id="box", select_on_focus=False)
+        self._leave = leave
+
+    async def _on_key(self, event: Key) -> None:
+        focused = self.screen.focused
+        if event.key in _MOVES and focused is self:
+            event.stop()
+            event.prevent_default()
+            self._leave(event.key)
+        elif focused is not None and focused is not self:
+            # Pressed right after a key that led to the list, and delivered here before the focus had moved.
+            event.stop()
+            event.prevent_default()
+            focused.post_message(Key(event.key, event.character))
+        else:
+            await super()._on_key(event)
+
+
 class SessionsScreen(ActionScreen[None]):
     """All sessions of all agents, from what is known, and refreshed in the background."""
 
@@ -96,7 +121,7 @@ class SessionsScreen(ActionScreen[None]):
         self._error = ""
 
     def compose(self) -> ComposeResult:
-        yield Input(placeholder="Type to find a session", id="box", select_on_focus=False)
+        yield FilterBox(self._enter_list)
         yield TextRow(id="status")
         yield TextRow(id="heading")
         with Horizontal():
@@ -233,14 +258,15 @@ class SessionsScreen(ActionScreen[None]):
 
     # Keys
 
+    def _enter_list(self, key: str) -> None:
+        """Go from the box to the list with a key that moves the cursor."""
+        line_list = self.query_one("#list", LineList)
+        self.set_focus(line_list)
+        if key != "down" or line_list.cursor != 0 or not self.query_one("#box", Input).value:
+            line_list.action_move(_MOVES[key])
+
     def on_key(self, event: Key) -> None:
         box = self.query_one("#box", Input)
-        line_list = self.query_one("#list", LineList)
-        if self.focused is box and event.key in ("down", "up", "pagedown", "pageup"):
-            event.stop()
-            line_list.focus()
-            if event.key != "down" or line_list.cursor != 0 or not box.value:
-                line_list.action_move({"down": 1, "pagedown": 10, "up": -1, "pageup": -10}[event.key])
         if event.key == "tab" and (self.focused is box or not box.value):
             event.stop()
             event.prevent_default()
