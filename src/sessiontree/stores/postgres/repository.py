@@ -76,6 +76,8 @@ class PostgresRepository:
             return self._read_row(statement, values, binary)
         except psycopg.OperationalError:
             self.drop_broken()
+        except psycopg.Error as error:
+            raise self.unreachable(error) from error
         try:
             return self._read_row(statement, values, binary)
         except psycopg.Error as error:

@@ -190,6 +190,8 @@ class PostgresStore:
         except psycopg.Error as error:
             if raised is None:
                 raise self._fail("write", error) from error
+        if isinstance(raised, psycopg.Error):  # a read inside of the block
+            raise self._fail("write", raised) from raised
         if raised is not None:
             raise raised
 
