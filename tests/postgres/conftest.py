@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from sessiontree.stores.postgres import open_postgres_repository
 from sessiontree.stores.postgres.repository import PostgresRepository
-from tests.postgres.server import Server, find_programs, running
+from tests.postgres.server import Server, temporary_server
 
 _numbers = itertools.count()
 
@@ -22,20 +18,8 @@ MakeRepository = Callable[[str], PostgresRepository]
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
-    try:
-        find_programs()
-    except FileNotFoundError as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(str(error))
-    # A short path: the name of a Unix socket has at most 107 bytes.
-    folder = Path(tempfile.mkdtemp(prefix="pg"))
-    folder.chmod(0o755)
-    try:
-        with running(folder) as server:
-            yield server
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with temporary_server() as server:
+        yield server
 
 
 @pytest.fixture

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -17,26 +14,15 @@ import sessiontree
 from sessiontree.core.entries import MessageEntry
 from sessiontree.errors import StoreError
 from sessiontree.stores.postgres import open_postgres_repository
-from tests.postgres.server import Server, find_programs, running
+from tests.postgres.server import Server, temporary_server
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
 def own_server() -> Iterator[Server]:
-    try:
-        find_programs()
-    except FileNotFoundError as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(str(error))
-    folder = Path(tempfile.mkdtemp(prefix="pg"))
-    folder.chmod(0o755)
-    try:
-        with running(folder) as server:
-            yield server
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with temporary_server() as server:
+        yield server
 
 
 class Writer(threading.Thread):

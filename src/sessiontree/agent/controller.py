@@ -567,7 +567,7 @@ class Controller:
                 self.store.set(queued=len(current.undelivered) if self._run is current else 0)
                 yield event
         except Exception as error:
-            if error is not current.bug:
+            if error is not current.bug:  # a bug of the run is in its end event: it ends the run, not the chat
                 raise
         finally:
             current.interrupt("the run was interrupted")
