@@ -20,6 +20,7 @@ from sessiontree.core.messages import (
     Usage,
     User,
 )
+from sessiontree.core.usage import model_of, response_key, usage_of
 from sessiontree.dialects.claude import CLAUDE
 from sessiontree.dialects.contract import CERTAIN
 from sessiontree.session.open import open_store
@@ -251,3 +252,21 @@ def test_a_session_without_messages_has_no_title() -> None:
 
 def test_the_transcript_of_a_sub_agent_is_named_by_its_task() -> None:
     assert session_of(prompt("the task", isSidechain=True)).name == "the task"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"id": "r", "model": "m", "usage": {"input_tokens": 5, "output_tokens": 2.5, "cache_read_input_tokens": 3}},
+        {"id": "", "model": None, "usage": {"input_tokens": None, "output_tokens": True}},
+        {"id": 7, "usage": {"input_tokens": "5"}, "content": [{"type": "text", "text": "hi"}]},
+        {"id": "r", "model": "m", "usage": None},
+        {"usage": []},
+        "usage",
+    ],
+)
+def test_usage_alone_is_parsed_as_in_the_complete_line(message: Any) -> None:
+    raw = json_line({**prompt("x"), "type": "assistant", "message": message})
+    complete, alone = CLAUDE.parse(raw), CLAUDE.parse_usage(raw)
+    assert usage_of(alone) == usage_of(complete)
+    assert (alone.id, response_key(alone), model_of(alone)) == ("u", response_key(complete), model_of(complete))

@@ -156,9 +156,10 @@ class UsageSum:
         self._is_priced[row] = found.cost is not None
         cost = 0.0 if found.cost is None else found.cost.total
         counts = (found.input, found.output, found.cache_read, found.cache_write, cost)
-        for at, count in enumerate(map(valid_count, counts)):
-            self._columns[at][row] = count
-            self._has_fractions[at] = self._has_fractions[at] or isinstance(count, float)
+        for at, count in enumerate(counts):
+            self._columns[at][row] = valid_count(count)
+            if isinstance(count, float):
+                self._has_fractions[at] = True
         return row
 
     def __len__(self) -> int:

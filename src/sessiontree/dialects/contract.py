@@ -359,6 +359,10 @@ class Format(_Described, Protocol):
         """Parse a line; an unknown type becomes `Unknown`, and invalid fields get their defaults."""
         ...
 
+    def parse_usage(self, raw: bytes) -> Entry:
+        """Parse a line for its usage, model and response id. Content may be left out, which is most of its bytes."""
+        ...
+
     def find_header(self, lines: IndexedLines) -> Header | None:
         """The header of a session; for a format without a header line, collected from its other lines."""
         ...

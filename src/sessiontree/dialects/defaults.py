@@ -148,6 +148,9 @@ class DialectBase:
     def parse(self, raw: bytes) -> Entry:
         raise NotImplementedError
 
+    def parse_usage(self, raw: bytes) -> Entry:
+        return self.parse(raw)
+
     def is_record(self, fields: dict[str, Any]) -> bool:
         return self.decode_line(fields, 0) is not None
 

@@ -206,7 +206,7 @@ def _iter_usage_entries(journal: Journal, nodes: Sequence[int]) -> Iterator[Entr
     with_usage = [node for node in nodes if journal.types[node] in USAGE_TYPES]
     for node, raw in zip(with_usage, journal.iter_raw(with_usage), strict=True):
         if mark in raw:
-            entry = journal.dialect.parse(raw)
+            entry = journal.dialect.parse_usage(raw)
             yield entry if entry.id else msgspec.structs.replace(entry, id=journal.tree.ids[node])
 
 

@@ -32,8 +32,8 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 _BATCH = 100
 _DETECT_BYTES = 16 * 1024
-_MAX_EXAMINED = 4 << 20
-"""Bytes of sessions that one scan examines: it must not take twice as long as reading."""
+_MAX_EXAMINED = 2 << 20
+"""Bytes of sessions that one scan examines; the others are examined after the list is shown."""
 
 
 class Scan(Struct, frozen=True):

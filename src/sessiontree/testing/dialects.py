@@ -9,11 +9,12 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from sessiontree.compaction.strategies import STRATEGIES
-from sessiontree.core.entries import Header, type_of
+from sessiontree.core.entries import Entry, Header, type_of
 from sessiontree.core.jsonio import parse_json
 from sessiontree.core.layout import lay_out
 from sessiontree.core.lines import iter_lines
 from sessiontree.core.messages import message_text, parse_message
+from sessiontree.core.usage import model_of, response_key, usage_of
 from sessiontree.dialects.canonical import CanonicalEntry, SessionMeta
 from sessiontree.dialects.client import PastPrompt, PromptFile
 from sessiontree.dialects.contract import (
@@ -125,6 +126,8 @@ def _every_entry_parses(dialect: Dialect, journal: Journal, sample: bytes) -> No
         expect(entry.id == id or is_metadata_id(id), "`parse` and `decode_line` give a line the same id", (id, entry))
         span, raw = journal.span(node), next(journal.iter_lines([node]))
         expect(sample[span.start : span.end] == raw, "an entry's raw bytes are those of the file", raw)
+        used, parsed = dialect.parse_usage(raw), dialect.parse(raw)
+        expect(_used(used) == _used(parsed), "`parse_usage` finds the usage that `parse` finds", (used, parsed))
     leaf = dialect.find_leaf(journal, AS_CLIENT)
     expect(leaf is None or leaf in nodes, "`find_leaf` returns a node or None", leaf)
     path = dialect.find_path(journal, leaf, AS_CLIENT)
@@ -135,6 +138,10 @@ def _every_entry_parses(dialect: Dialect, journal: Journal, sample: bytes) -> No
     if len(journal):
         header = dialect.find_header(journal)
         expect(dialect.traits.has_header or header is not None, "`find_header` collects a header from the lines")
+
+
+def _used(entry: Entry) -> object:
+    return entry.id, usage_of(entry), response_key(entry), model_of(entry)
 
 
 # Codec

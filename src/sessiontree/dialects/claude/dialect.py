@@ -72,6 +72,9 @@ class ClaudeCode(DialectBase):
     def parse(self, raw: bytes) -> Entry:
         return messages.parse_line(raw)
 
+    def parse_usage(self, raw: bytes) -> Entry:
+        return messages.parse_usage(raw)
+
     def find_header(self, lines: IndexedLines) -> Header | None:
         return header.find_header(lines)
 

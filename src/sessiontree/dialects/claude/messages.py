@@ -7,7 +7,7 @@ shards of a response (its lines, one content block each) and decide what a model
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -158,7 +158,29 @@ class _MessageLine(Struct, gc=False, omit_defaults=True):
     isApiErrorMessage: bool = False  # noqa: N815 - the file's spelling
 
 
+class _Tokens(Struct, gc=False):
+    input_tokens: int | float = 0
+    output_tokens: int | float = 0
+    cache_read_input_tokens: int | float = 0
+    cache_creation_input_tokens: int | float = 0
+
+
+class _Response(Struct, gc=False):
+    usage: _Tokens
+    model: str | None = None
+    id: str | None = None
+
+
+class _UsageLine(Struct, gc=False):
+    """The fields of a line that counting its usage needs."""
+
+    type: Literal["assistant"]
+    uuid: str
+    message: _Response
+
+
 _decode_line = msgspec.json.Decoder(_MessageLine).decode
+_decode_usage_line = msgspec.json.Decoder(_UsageLine).decode
 
 
 def parse_line(raw: bytes) -> Entry:
@@ -170,6 +192,19 @@ def parse_line(raw: bytes) -> Entry:
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         pass  # damaged, or another type of line: decoded with all its fields
     return parse_fields(parse_object(raw))
+
+
+def parse_usage(raw: bytes) -> Entry:
+    """Return the entry on a line; of a response, only what its usage needs. Listings read thousands of them."""
+    try:
+        line = _decode_usage_line(raw)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return parse_line(raw)
+    response, tokens = line.message, msgspec.structs.astuple(line.message.usage)
+    usage = Usage(*tokens, total_tokens=sum(tokens))
+    return MessageEntry(
+        line.uuid, message=Assistant(usage=usage, model=response.model, response_id=response.id or None)
+    )
 
 
 def parse_fields(line: Fields) -> Entry:
