@@ -15,6 +15,9 @@ from sessiontree.core.messages import Assistant, Cost, ToolResult, Usage
 
 _LARGEST = 2**53
 _NO_COST = Cost()
+_COST, _SIZE, _MODEL, _IS_PRICED = 4, 5, 6, 7
+_EMPTY_ROW = array("d", [0] * 8)
+"""The cells of a response: input, output, cached and cache-written tokens, then those named above."""
 
 
 class UnpricedUsage(Value, frozen=True, array_like=True):
@@ -121,92 +124,74 @@ class UsageSum:
     """Sums the usage of entries that are added one by one, counting each response once.
 
     Of entries with the same id, the last one counts. The lines of one response each report its usage, or the part
-    known so far; the largest counts. Counts are stored in columns: a session can have half a million responses.
+    known so far; the largest counts. Responses are rows of numbers: a session can have half a million of them.
     """
 
     def __init__(self) -> None:
         self._rows: dict[str, int] = {}
-        self._sizes = array("d")
-        self._columns = tuple(array("d") for _ in range(5))
-        self._has_fractions = [False] * 5
+        """By response: where its row starts."""
+        self._cells = array("d")
+        self._has_fractions = [False] * 4
+        """By kind of tokens: whether a count is not an integer."""
         self._models: dict[str, int] = {"": 0}
-        self._model_of = array("l")
-        """The number of the model of each response."""
-        self._is_priced = array("b")
 
     def add(self, entry: Entry) -> int | None:
         """Add an entry; returns the number of its response, or None if it reports no usage."""
         found = usage_of(entry)
         if found is None:
             return None
-        response, size = response_key(entry), min(_size(found), 1e300)  # an integer may be too large for a column
-        row = self._rows.get(response)
-        if row is None:
-            row = self._rows[response] = len(self._sizes)
-            for column in (self._sizes, *self._columns):
-                column.append(0)
-            self._model_of.append(0)
-            self._is_priced.append(0)
+        cells, response = self._cells, response_key(entry)
+        size = min(_size(found), 1e300)  # an integer may be too large for a cell
+        start = self._rows.get(response)
+        if start is None:
+            start = self._rows[response] = len(cells)
+            cells.extend(_EMPTY_ROW)
         model = model_of(entry)
         if model:
-            self._model_of[row] = self._models.setdefault(model, len(self._models))
-        if response != entry.id and not size >= self._sizes[row]:
-            return row
-        self._sizes[row] = size
-        self._is_priced[row] = found.cost is not None
-        cost = 0.0 if found.cost is None else found.cost.total
-        counts = (found.input, found.output, found.cache_read, found.cache_write, cost)
-        for at, count in enumerate(counts):
-            self._columns[at][row] = valid_count(count)
-            if isinstance(count, float):
-                self._has_fractions[at] = True
-        return row
+            cells[start + _MODEL] = self._models.setdefault(model, len(self._models))
+        if response == entry.id or size >= cells[start + _SIZE]:
+            cells[start + _SIZE] = size
+            cells[start + _IS_PRICED] = found.cost is not None
+            cells[start + _COST] = 0.0 if found.cost is None else valid_count(found.cost.total)
+            for at, count in enumerate((found.input, found.output, found.cache_read, found.cache_write)):
+                cells[start + at] = valid_count(count)
+                if isinstance(count, float):
+                    self._has_fractions[at] = True
+        return start // len(_EMPTY_ROW)
 
     def __len__(self) -> int:
         """The number of responses."""
-        return len(self._sizes)
+        return len(self._rows)
 
     def counts(self, row: int) -> tuple[float, float, float, float, float | None]:
         """What a response used: input, output, cached and cache-written tokens, and its recorded cost."""
+        start = row * len(_EMPTY_ROW)
+        cells = self._cells[start : start + len(_EMPTY_ROW)]
         read, written, cached, cache_written = (
-            column[row] if has_fractions else int(column[row])
-            for column, has_fractions in zip(self._columns[:4], self._has_fractions, strict=False)
+            cell if has_fractions else int(cell)
+            for cell, has_fractions in zip(cells, self._has_fractions, strict=False)
         )
-        return read, written, cached, cache_written, self._columns[4][row] if self._is_priced[row] else None
+        return read, written, cached, cache_written, cells[_COST] if cells[_IS_PRICED] else None
 
     def totals(self) -> UsageTotals:
-        # A valid count is exact in a column; the sum of many may not be, so integers are added as such.
-        read, written, cached, cache_written, cost = (
-            sum(column) if has_fractions else sum(map(int, column))
-            for column, has_fractions in zip(self._columns, self._has_fractions, strict=True)
+        # A valid count is exact in a cell; the sum of many may not be, so integers are added as such.
+        read, written, cached, cache_written = (
+            sum(self._column(at)) if has_fractions else sum(map(int, self._column(at)))
+            for at, has_fractions in enumerate(self._has_fractions)
         )
-        unpriced = unpriced_totals(self._unpriced())
-        return UsageTotals(
-            len(self._sizes), read, written, cached, cache_written, round(float(cost), 10), unpriced=unpriced
-        )
+        cost, unpriced = sum(self._column(_COST)), unpriced_totals(self._unpriced())
+        return UsageTotals(len(self), read, written, cached, cache_written, round(cost, 10), unpriced=unpriced)
 
     def _unpriced(self) -> Iterator[UnpricedUsage]:
         """The usage of each response without a recorded cost."""
         names = list(self._models)
-        read, written, cached, cache_written = (
-            column if has_fractions else _Integers(column)
-            for column, has_fractions in zip(self._columns[:4], self._has_fractions, strict=False)
-        )
-        for row, is_priced in enumerate(self._is_priced):
+        for row, (is_priced, model) in enumerate(zip(self._column(_IS_PRICED), self._column(_MODEL), strict=True)):
             if not is_priced:
-                yield UnpricedUsage(
-                    names[self._model_of[row]], read[row] + cache_written[row], written[row], cached[row]
-                )
+                read, written, cached, cache_written, _ = self.counts(row)
+                yield UnpricedUsage(names[int(model)], read + cache_written, written, cached)
 
-
-class _Integers:
-    """A column whose numbers are all integers."""
-
-    def __init__(self, column: array[float]) -> None:
-        self._column = column
-
-    def __getitem__(self, row: int) -> int:
-        return int(self._column[row])
+    def _column(self, at: int) -> array[float]:
+        return self._cells[at :: len(_EMPTY_ROW)]
 
 
 def model_of(entry: Entry) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -24,6 +25,8 @@ PartKind: TypeAlias = Literal[
 NAME_WIDTH = 10
 _MIN_TEXT = 8
 """Minimum width of the text in a row, however narrow the terminal is."""
+_STEP = 256
+"""Rows that are in memory at a time."""
 AROUND = 10
 """Rows that are shown before and after a given one."""
 
@@ -85,7 +88,7 @@ def draw_row(
     join = rows.merges.get(id)
     rails = f"{shown.rails.text(_dot(is_active=is_active, is_merge=join is not None))} "
     short = f"{short_entry_id(id)}  " if how.with_ids else ""
-    name = f"{fitted(facts.name, NAME_WIDTH)} "
+    name = _name_column(facts.name)
     mark = ("✓ " if id in marked else "") + ("⊘ " if id in rows.left_out else "")
     fold = {"none": "", "folded": "▸ ", "unfolded": "▾ "}[shown.fold]
     label = "".join(f"  ⇢ {short_entry_id(merge)}" for merge in rows.merged_into.get(row, ()))
@@ -93,7 +96,7 @@ def draw_row(
         label += f"  [{one_line(rows.labels[id])}]"
     here = "  ◀ here" if row == rows.here else ""
     time = f"  {clock(facts.timestamp, how.now)}" if how.with_times else ""
-    taken = columns(rails) + columns(short) + columns(name) + columns(mark + fold + label + here + time)
+    taken = len(rails) + columns(short) + NAME_WIDTH + 1 + columns(mark + fold + label + here + time)
     branch = rows.branch_marks.get(id)
     whose = "" if branch is None else _fitted_mark(branch, width - taken)
     free = width - taken - columns(whose)
@@ -112,6 +115,11 @@ def draw_row(
     if free < (1 if whose else _MIN_TEXT):
         parts = _cut_parts(parts, width)
     return [part for part in parts if part.text]
+
+
+@lru_cache(64)  # few names, many rows
+def _name_column(name: str) -> str:
+    return f"{fitted(name, NAME_WIDTH)} "
 
 
 def _cut_parts(parts: Sequence[Part], width: int) -> list[Part]:
@@ -140,15 +148,15 @@ def draw_tree(
     start, end = (0, len(rows)) if around is None else (max(around - margin, 0), min(around + margin + 1, len(rows)))
     if start:
         yield f"⋮ {plural(start, 'row')} before"
-    nodes = [node for row in range(start, end) for node in rows.needed(rows[row])]
-    entries = rows.session.journal.iter_entries(nodes)
-    for row in range(start, end):
-        shown = rows[row]
-        needed = [next(entries) for _ in rows.needed(shown)]
-        if _starts_tree(rows, shown) and len(shown.rails.cells) == 1 and row > start:
-            yield ""
-        facts = read_facts(rows, row, shown, needed, width)
-        yield "".join(paint(rows, row, part) for part in draw_row(rows, row, shown, facts, width, how)).rstrip()
+    for first in range(start, end, _STEP):
+        step = [rows[row] for row in range(first, min(first + _STEP, end))]
+        entries = rows.session.journal.iter_entries([node for shown in step for node in rows.needed(shown)])
+        for row, shown in enumerate(step, first):
+            needed = [next(entries) for _ in rows.needed(shown)]
+            if _starts_tree(rows, shown) and len(shown.rails.cells) == 1 and row > start:
+                yield ""
+            facts = read_facts(rows, row, shown, needed, width)
+            yield "".join([paint(rows, row, part) for part in draw_row(rows, row, shown, facts, width, how)]).rstrip()
     if end < len(rows):
         yield f"⋮ {plural(len(rows) - end, 'row')} after"
 

@@ -465,7 +465,7 @@ def find_replaced(session: Session, layout: Layout) -> dict[int, list[int]]:
 def entry_text(entry: Entry, room: int | None = None) -> str:
     """The text of an entry on one line: of a call its target, of thinking its first words."""
     if isinstance(entry, MessageEntry):
-        return " ".join(filter(None, (message_line(message, room) for message in entry.messages)))
+        return " ".join(filter(None, [message_line(message, room) for message in entry.messages]))
     return gist(entry, room)
 
 

@@ -71,18 +71,18 @@ def decode_block(block: Any) -> Any:
     """Return a block in the native form; the same object when there is none for it."""
     if isinstance(block, str):
         return {"type": "text", "text": block}
-    match block:
-        case {"type": "text", "text": str(text)}:
+    match block.get("type") if isinstance(block, dict) else None, block:
+        case "text", {"text": str(text)}:
             return {"type": "text", "text": text}
-        case {"type": "thinking", "thinking": str(thinking)}:
+        case "thinking", {"thinking": str(thinking)}:
             signature = string_in(block, "signature")
             signed = {"thinkingSignature": signature} if signature else {}
             return {"type": "thinking", "thinking": thinking, **signed}
-        case {"type": "redacted_thinking", "data": str(data)}:
+        case "redacted_thinking", {"data": str(data)}:
             return {"type": "redactedThinking", "data": data}
-        case {"type": "tool_use", "id": str(id), "name": str(name)}:
+        case "tool_use", {"id": str(id), "name": str(name)}:
             return {"type": "toolCall", "id": id, "name": name, "arguments": object_in(block, "input")}
-        case {"type": "image", "source": {"type": "base64", "data": str(data), "media_type": str(mime_type)}}:
+        case "image", {"source": {"type": "base64", "data": str(data), "media_type": str(mime_type)}}:
             return {"type": "image", "data": data, "mimeType": mime_type}
         case _:
             return block

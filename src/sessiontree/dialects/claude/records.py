@@ -140,7 +140,7 @@ def timestamp_in(fields: Fields) -> str:
 
 def number_in(fields: Fields, key: str) -> int | float | None:
     found = fields.get(key)
-    return found if isinstance(found, int | float) and not isinstance(found, bool) else None
+    return found if type(found) is int or type(found) is float else None
 
 
 def without(fields: Fields, *names: str) -> Fields:
