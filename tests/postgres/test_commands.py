@@ -131,6 +131,18 @@ def test_the_store_is_upgraded_shown_verified_and_cleaned_up(
     assert f"session {session.id}" in found
 
 
+def test_verify_reports_rows_whose_ids_are_not_listed(
+    repository: PostgresRepository, capsys: pytest.CaptureFixture[str]
+) -> None:
+    repository.new("one", timestamp="", cwd="/").create([b"line\n"])
+    with repository.connection() as connection:
+        connection.execute("UPDATE sessiontree.session SET session = '../\u001b[31mone'")
+        connection.execute("UPDATE sessiontree.part SET session = '../\u001b[31mone'")
+    assert [stat.id for stat in repository.iter_stats()] == []
+    found = printed(capsys, "store", "verify", "--home", repository.home, code=3)
+    assert r"session '../\x1b[31mone': another program wrote this row" in found
+
+
 def test_backups_are_removed_after_some_days(repository: PostgresRepository) -> None:
     store = repository.new("one", timestamp="", cwd="/")
     store.create([b"old\n"])

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from psycopg import Connection
 
+from sessiontree.core.ids import is_session_id
 from sessiontree.stores.contract import RepositoryStatus
 
 _JOINED_SIZE = 256 << 10
@@ -35,15 +36,22 @@ def read_status(connection: Connection, version: int) -> RepositoryStatus:
 
 
 def find_damage(connection: Connection) -> Iterator[str]:
-    """Describe every session whose parts do not join up to its size, and every blob that does not match its name."""
+    """Describe ids that we do not write, sessions whose parts do not join up, and blobs that do not match their name."""
     with connection.transaction():  # one snapshot of all tables, whatever is appended meanwhile
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        yield from _find_invalid_ids(connection)
         yield from _find_gaps(connection)
         with connection.cursor(name="blobs", binary=True) as cursor:
             cursor.itersize = 20
             for name, data in cursor.execute("SELECT name, data FROM sessiontree.blob ORDER BY name"):
                 if hashlib.sha256(data).hexdigest() != name:
                     yield f"blob {name}: its content has changed"
+
+
+def _find_invalid_ids(connection: Connection) -> Iterator[str]:
+    for (id,) in connection.execute("SELECT session FROM sessiontree.session ORDER BY session").fetchall():
+        if not is_session_id(id):
+            yield f"session {id!r}: another program wrote this row; sessions with such an id are not listed"
 
 
 def _find_gaps(connection: Connection) -> Iterator[str]:
