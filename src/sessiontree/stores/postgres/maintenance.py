@@ -36,7 +36,7 @@ def read_status(connection: Connection, version: int) -> RepositoryStatus:
 
 
 def find_damage(connection: Connection) -> Iterator[str]:
-    """Describe ids that we do not write, sessions whose parts do not join up, and blobs that do not match their name."""
+    """Describe ids of other programs, sessions whose parts do not join up, and blobs that do not match their name."""
     with connection.transaction():  # one snapshot of all tables, whatever is appended meanwhile
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         yield from _find_invalid_ids(connection)
