@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.sample_home import make_sample_home
 
 from acceptance.browser.chromium import Browser, Page
 from acceptance.browser.hostile import session as hostile_session
@@ -24,10 +24,6 @@ from sessiontree.session.open import open as open_session
 from sessiontree.web.app import build_app
 from sessiontree.web.security import Access
 from sessiontree.web.server import Server, bind
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
-
-from sample_library import write_library
 
 __all__ = ["browser"]
 
@@ -62,13 +58,7 @@ class Served:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    home = tmp_path / "home"
-    write_library(home)
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(home / ".cache"))
-    for name in ("SESSIONTREE_HOME", "XDG_DATA_HOME", "CLAUDE_CONFIG_DIR", "PI_CODING_AGENT_DIR"):
-        monkeypatch.delenv(name, raising=False)
-    return home
+    return make_sample_home(tmp_path / "home", monkeypatch)
 
 
 @pytest.fixture
