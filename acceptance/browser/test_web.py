@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.explore.repos import make_repository
 from tests.sample_home import make_sample_home
 
 from acceptance.browser.chromium import Browser, Page
@@ -88,6 +89,13 @@ def opened(browser: Browser, served: Served, **options: Any) -> Page:
 def go(browser: Browser, page: Page, address: str) -> None:
     page.open(address)
     until(browser, lambda: page.ask("document.readyState") == "complete")
+
+
+def text(page: Page, id: str) -> str:
+    """The text of an element; empty while the page loads."""
+    found = page.ask(f"(document.getElementById({json.dumps(id)}) || {{textContent: ''}}).textContent")
+    assert isinstance(found, str)
+    return found
 
 
 def picture(page: Page, name: str) -> None:
@@ -275,6 +283,82 @@ def test_a_chat_asks_before_it_writes_and_can_be_watched(browser: Browser, home:
         served.close()
 
 
+def test_lanes_are_started_watched_opened_kept_and_the_decision_undone(
+    browser: Browser, home: Path, tmp_path: Path
+) -> None:
+    project = make_repository(home / "projects" / "lanes")
+    session = create(str(project), home=str(own_home(home)))
+    session.rename("Lanes on a page")
+    session.append("user", "question")
+    session.append("assistant", "answer")
+    session.flush()
+    script = tmp_path / "script.json"
+    call = {"name": "write", "arguments": {"path": "x.txt", "content": "hello"}}
+    slow = {"text": "A word. " * 30, "delay": 0.05, "piece": 8, "toolCalls": [call]}
+    script.write_text(json.dumps({"turns": [slow, {"text": "It is **written**."}]}))
+    served = Served(home)
+    try:
+        page = opened(browser, served)
+        address = address_of(browser, page, "Lanes on a page")
+        go(browser, page, f"{address}/explore")
+        for name, value in (("prompts", "write x"), ("count", "2"), ("models", f"scripted:{script}")):
+            page.ask(f"document.getElementById('{name}').value = {json.dumps(value)}")
+        page.ask("document.getElementById('start-lanes').requestSubmit()")
+        until(browser, lambda: page.ask("document.querySelectorAll('.lane.running .lane-answer').length") == 2)
+        picture(page, "web-lanes-running")
+        page.ask("document.getElementById('steer-1').value = 'half typed'; document.getElementById('steer-1').focus()")
+        length = page.ask("document.querySelector('#lane-1 .lane-answer').textContent.length")
+        grown = f"(document.querySelector('#lane-1 .lane-answer') || {{textContent: ''}}).textContent.length > {length}"
+        until(browser, lambda: page.ask(grown))
+        assert page.ask("document.getElementById('steer-1').value") == "half typed", "typing is not disturbed"
+        assert page.ask("document.activeElement.id") == "steer-1"
+        until(browser, lambda: page.ask("document.querySelectorAll('.lane.done [data-keep]').length") == 2)
+        assert "1 file +1 -0" in text(page, "lane-2")
+        page.click("#files-2 > summary")
+        until(browser, lambda: "+hello" in text(page, "lane-2"))
+        picture(page, "web-lanes")
+        page.click("#open-2")
+        until(browser, lambda: page.ask("location.search").endswith("lane=2"))
+        until(browser, lambda: page.ask("document.querySelectorAll('#cards strong').length") == 1)
+        go(browser, page, f"{address}/explore")
+        page.click("#keep-2")
+        until(browser, lambda: text(page, "dialog-confirm") == "Do it")
+        assert "x.txt" in text(page, "dialog-body")
+        assert not (project / "x.txt").exists(), "a plan writes nothing"
+        page.click("#dialog-confirm")
+        until(browser, lambda: (project / "x.txt").exists())
+        until(browser, lambda: page.ask("document.querySelector('#notice button') !== null"))
+        until(browser, lambda: "(kept)" in text(page, "lane-2"))
+        page.click("#notice button")
+        until(browser, lambda: not (project / "x.txt").exists())
+        until(browser, lambda: "(left)" in text(page, "lane-2"))
+        assert page.complaints() == []
+    finally:
+        served.close()
+
+
+def test_a_lane_that_is_open_grows(browser: Browser, home: Path) -> None:
+    session = own_session(home)
+    other = next(id for id in session.leaves() if id != session.leaf)
+    served = Served(home)
+    try:
+        page = opened(browser, served)
+        go(browser, page, f"{address_of(browser, page, 'Two ways to sort')}?leaf={other}")
+        count = page.ask("document.querySelectorAll('#cards article').length")
+        session.append("user", "said on the current branch")
+        here = session.leaf
+        session.move(other)
+        session.append("user", "said on the other branch")
+        session.move(here)
+        session.flush()
+        until(browser, lambda: page.ask("document.querySelectorAll('#cards article').length") == count + 1)
+        shown = page.ask("document.getElementById('cards').textContent")
+        assert "said on the other branch" in shown
+        assert "said on the current branch" not in shown
+    finally:
+        served.close()
+
+
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (390, False)])
 def test_hostile_content_does_nothing(browser: Browser, home: Path, width: int, dark: bool) -> None:
     folder = own_home(home) / "sessions" / "hostile"
@@ -348,6 +432,7 @@ def test_nothing_serious_is_wrong_with_accessibility(browser: Browser, home: Pat
             f"{session}/compare",
             f"{session}/context",
             f"{session}/health",
+            f"{session}/explore",
             f"{served.address}/stats?days=all",
             f"{served.address}/archive",
             f"{served.address}/chat/new",

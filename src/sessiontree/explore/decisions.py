@@ -127,6 +127,7 @@ def merge(
     reason = f"with {_numbers(chosen)}"
     if into is None:
         first, *_ = chosen
+        assert first.leaf is not None
         _write_verdict(first, "merged", reason, worktrees)  # before the merge entries that follow on its branch
         into = first.leaf
     joins: list[str] = []

@@ -7,6 +7,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
+from typing import Any
 
 from sessiontree.app.workbench import Workbench
 from sessiontree.core.layout import Layout
@@ -29,6 +30,8 @@ class OpenSession:
         self.layout: tuple[int, Layout] | None = None
         self.cached: dict[str, tuple[object, object]] = {}
         """Results by name, each with the state of the session that it was computed for."""
+        self.lasting: dict[str, Any] = {}
+        """Objects that follow the session as it grows, by name."""
         self.users = 0
 
     @property
@@ -97,6 +100,7 @@ class OpenSessions:
         old, found.session = found.session, self._workbench.open_session(found.summary)
         old.close()
         found.cached.clear()
+        found.lasting.clear()
         return True
 
     def forget(self, ref: str) -> None:

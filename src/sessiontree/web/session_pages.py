@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingR
 from sessiontree.app.actions.export import new_redactor
 from sessiontree.app.actions.table import ACTIONS, Subject
 from sessiontree.errors import UsageError
+from sessiontree.explore.state import find_exploration
 from sessiontree.export import FORMATS, Format, export
 from sessiontree.export.html.branch_graph import build_graph_data
 from sessiontree.library.summary import Summary
@@ -35,7 +36,7 @@ MAX_NODES = 400
 """Entries whose text one request may ask for."""
 _MEDIA = {"md": "text/markdown", "html": "text/html", "json": "application/json", "jsonl": "application/x-ndjson"}
 _EXTENSIONS = {"text": "txt"}
-_NOT_OFFERED = frozenset({"export", "diff", "rewind", "undo-rewind"})
+_NOT_OFFERED = frozenset({"export", "diff", "rewind", "undo-rewind", "keep-lane", "merge-lanes", "drop-lanes"})
 """Actions with a page of their own, or that need an agent's workspace."""
 
 
@@ -50,7 +51,10 @@ class SessionPages:
         with self._site.sessions.use(summary) as opened:
             session = opened.session
             entry = session.find_entry(query["entry"]) if query.get("entry") else None
-            path = self._path(opened, query.get("leaf"), entry)
+            leaf = query.get("leaf")
+            if query.get("lane"):  # its last entry now, which the address cannot know
+                leaf = find_exploration(session, query.get("run")).lane(query["lane"]).leaf
+            path = self._path(opened, leaf, entry)
             window = find_window(session, path, entry=entry, start=_number(query.get("start")))
             tags, pinned = self._site.tags()
             return self._site.render(

@@ -139,7 +139,7 @@ class LaneRevertPlan(ActionPlan[DecisionResult]):
         return Done(result, None, session)
 
 
-def plan_lanes(
+def plan_decision(
     kind: type[LanePlan],
     session: Session,
     home: str,

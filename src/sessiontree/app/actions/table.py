@@ -20,7 +20,7 @@ from sessiontree.app.actions.convert import check_target, plan_convert
 from sessiontree.app.actions.diff import plan_diff
 from sessiontree.app.actions.export import plan_export
 from sessiontree.app.actions.fork import plan_fork
-from sessiontree.app.actions.lanes import DropLanesPlan, KeepLanePlan, MergeLanesPlan, plan_lanes, why_no_lanes
+from sessiontree.app.actions.lanes import DropLanesPlan, KeepLanePlan, MergeLanesPlan, plan_decision, why_no_lanes
 from sessiontree.app.actions.leave_out import plan_leave_out, plan_take_in
 from sessiontree.app.actions.merge import plan_merge, plan_pick
 from sessiontree.app.actions.names import plan_label, plan_rename
@@ -145,16 +145,16 @@ def _rewind(subject: Subject, entry: str | None = None, scope: Any = "both") -> 
 
 
 def _keep_lane(subject: Subject, lane: str, run: str | None = None) -> ActionPlan[Any]:
-    return plan_lanes(KeepLanePlan, subject.session, subject.home.folder, [lane], run)
+    return plan_decision(KeepLanePlan, subject.session, subject.home.folder, [lane], run)
 
 
 def _merge_lanes(subject: Subject, lanes: list[str], run: str | None = None) -> ActionPlan[Any]:
     summary = summary_options(subject.settings)
-    return plan_lanes(MergeLanesPlan, subject.session, subject.home.folder, lanes, run, summary)
+    return plan_decision(MergeLanesPlan, subject.session, subject.home.folder, lanes, run, summary)
 
 
 def _drop_lanes(subject: Subject, lanes: list[str], run: str | None = None) -> ActionPlan[Any]:
-    return plan_lanes(DropLanesPlan, subject.session, subject.home.folder, lanes, run)
+    return plan_decision(DropLanesPlan, subject.session, subject.home.folder, lanes, run)
 
 
 def _tags(subject: Subject) -> TagFile:

@@ -145,7 +145,7 @@
     return all[index] || null;
   }
   var grow = page.later(function () {
-    if (at.end < at.total || at.leaf) { show(); return; }
+    if (at.end < at.total) { show(); return; }
     var isAtEnd = innerHeight + scrollY > document.body.scrollHeight - 200;
     load("to_end=1" + (lastPrompt() ? "&node=" + lastPrompt().dataset.node : "&start=" + at.start)).then(function (found) {
       var open = {}, known = {};
@@ -167,12 +167,17 @@
   var events = new EventSource(base + "/events?from=" + main.dataset.count);
   var received = 0;
   events.addEventListener("entry", function (event) {
-    if (JSON.parse(event.data).type === "compaction") { location.reload(); return; }
+    var entry = JSON.parse(event.data);
+    if (entry.type === "compaction") { location.reload(); return; }
     received += 1;
     live.textContent = received + (received === 1 ? " new entry" : " new entries");
-    grow(); redraw(); reoutline();
+    redraw();
+    /* On another branch than the one that is shown, or a mark on it that nothing follows. */
+    if (at.leaf && (entry.parent !== at.leaf || entry.type === "leaf" || entry.type === "label")) return;
+    if (at.leaf) at.leaf = entry.id;
+    grow(); reoutline();
   });
-  events.addEventListener("leaf", function () { grow(); redraw(); });
+  events.addEventListener("leaf", function () { if (!at.leaf) grow(); redraw(); });
   events.addEventListener("rewritten", function () { location.reload(); });
   events.addEventListener("problem", function (event) { live.textContent = JSON.parse(event.data).message; });
 
