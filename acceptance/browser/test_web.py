@@ -154,6 +154,32 @@ def test_the_list_filters_while_typing_and_leads_to_a_session(browser: Browser, 
     assert page.complaints() == []
 
 
+def test_tags_and_pins_are_set_in_the_list_and_group_it(browser: Browser, served: Served) -> None:
+    page = opened(browser, served)
+    row = "document.querySelector('li[data-key]')"
+    title = page.ask(f"{row}.querySelector('.title').textContent")
+    page.click("li[data-key] [data-row=tag]")
+    page.ask("document.querySelector('#dialog [name=add]').value = 'urgent'")
+    page.click("#dialog-confirm")
+    until(browser, lambda: page.ask("document.getElementById('dialog-confirm').textContent") == "Do it")
+    page.click("#dialog-confirm")
+    until(browser, lambda: page.ask(f"({row} || document.body).querySelector('.label') !== null"))
+    page.click("li[data-key] [data-row=pin]")
+    until(browser, lambda: page.ask("document.getElementById('dialog-confirm').textContent") == "Do it")
+    page.click("#dialog-confirm")
+    pinned = "document.querySelector('[data-row=pin][aria-pressed=true]')"
+    until(browser, lambda: page.ask(f"{pinned} !== null"))
+    assert page.ask(f"{pinned}.closest('li').querySelector('.title').textContent").endswith(title)
+    until(browser, lambda: page.ask("document.querySelector('#notice button') !== null"))
+    page.click("#notice button")
+    until(browser, lambda: page.ask(f"document.readyState === 'complete' && {pinned} === null"))
+    page.ask("document.querySelector('[name=group]').value = 'tag'")
+    page.ask("document.querySelector('[name=group]').dispatchEvent(new Event('change', {bubbles: true}))")
+    headings = "[...document.querySelectorAll('.group h2')].map((one) => one.firstChild.textContent.trim())"
+    until(browser, lambda: page.ask(headings) == ["urgent", "no tag"])
+    assert page.complaints() == []
+
+
 def test_the_picture_of_branches_zooms_folds_and_leads_to_entries(browser: Browser, home: Path) -> None:
     own_session(home, count=30)
     served = Served(home)

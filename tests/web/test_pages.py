@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from sessiontree.app.actions.table import ACTIONS
+from sessiontree.app.actions.tags import plan_tag
+from sessiontree.archive.archive_home import Home
 from sessiontree.core.jsonio import render_json
 from sessiontree.errors import UsageError
 from sessiontree.library.library import Library
@@ -248,3 +250,27 @@ def test_a_sub_agent_opens_inside_the_call_that_started_it(known: Site, home: Pa
     source = re.search('data-source="([^"]+)"', page)
     assert source is not None
     assert "the nested answer" in known.get(source[1]).text
+
+
+def test_tags_that_another_program_changes_appear_in_open_lists(
+    known: Site, session: Session, library: Library
+) -> None:
+    known.get("/rows")
+    stream = known.events("/events")
+    assert next(stream)[0] == "hello"
+    plan_tag(Home(library.home).tags, session, ["elsewhere"]).do()
+    until(lambda: next(stream)[0] == "library" and ">elsewhere</span>" in known.get("/rows").text)
+    stream.close()
+
+
+def test_pages_of_a_group_start_with_its_heading_and_keep_all_filters(
+    known: Site, home: Path, library: Library
+) -> None:
+    for at in range(60):
+        one = create(str(home / "projects" / "many"), home=library.home)
+        one.append("user", f"prompt {at}")
+        one.flush()
+    library.refresh()
+    page = known.get("/rows?group=project&health=ok&start=50").text
+    assert page.index("<h2>") < page.index('class="session"')
+    assert re.search('rel="prev" href="[^"]*group=project&amp;health=ok&amp;start=0"', page)

@@ -253,12 +253,14 @@ class Live:
     async def _scan(self) -> None:
         """Scan the library from time to time while a list is open, and at least once."""
         is_first = True
+        marks = await run_in_threadpool(self._site.tags)
         while is_first or self._list_clients:
-            before, started = self._site.known(), time.monotonic()
+            before, marked, started = self._site.known(), marks, time.monotonic()
             scan = asyncio.ensure_future(run_in_threadpool(self._read_library))
             while not (await asyncio.wait([scan], timeout=_SHOW_SECONDS))[0]:
                 self.library_signal.fire()  # a first scan of many sessions is shown while it runs
-            if self._site.known() is not before:
+            marks = await run_in_threadpool(self._site.tags)  # another program may have changed tags and pins
+            if self._site.known() is not before or marks != marked:
                 self.library_signal.fire()
             is_first = False
             await asyncio.sleep(max(SCAN_SECONDS, (time.monotonic() - started) / SCAN_SHARE))

@@ -47,13 +47,13 @@
     return found;
   }
 
-  function open(action, presets) {
+  function open(action, presets, key) {
     title.textContent = action.title;
     body.textContent = "";
     action.arguments.forEach(function (argument) { field(argument, presets && presets[argument.name]); });
     confirm.textContent = "Plan";
     confirm.hidden = false;
-    onConfirm = function () { plan("/s/" + main.dataset.key + "/plan", { action: action.name, arguments: values() }); };
+    onConfirm = function () { plan("/s/" + (key || main.dataset.key) + "/plan", { action: action.name, arguments: values() }); };
     if (!dialog.open) dialog.showModal();
     if (!action.arguments.length) onConfirm();
   }
