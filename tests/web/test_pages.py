@@ -274,3 +274,21 @@ def test_pages_of_a_group_start_with_its_heading_and_keep_all_filters(
     page = known.get("/rows?group=project&health=ok&start=50").text
     assert page.index("<h2>") < page.index('class="session"')
     assert re.search('rel="prev" href="[^"]*group=project&amp;health=ok&amp;start=0"', page)
+
+
+def test_messages_that_the_agent_loses_are_shown_and_marked_on_request(
+    known: Site, session: Session, library: Library
+) -> None:
+    path = Path(session.location)
+    lines = path.read_bytes().splitlines(keepends=True)
+    lost = next(at for at, line in enumerate(lines) if b"**answer**" in line)
+    path.write_bytes(b"".join(lines[:lost] + lines[lost + 1 :]))
+    library.refresh()
+    page = known.get(address(session)).text
+    assert ">question<" not in page
+    assert known.get(f"{address(session)}/outline").headers["x-lost"] == "1"
+    page = known.get(f"{address(session)}?recovered=1").text
+    assert 'class="user recovered"' in page
+    assert ">question<" in page
+    assert 'class="user recovered"' in known.get(f"{address(session)}/cards?start=0&recovered=1").text
+    assert "recovered=1&amp;entry=" in known.get(f"{address(session)}/outline?recovered=1").text

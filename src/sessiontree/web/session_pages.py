@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -11,10 +12,12 @@ from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingR
 
 from sessiontree.app.actions.export import new_redactor
 from sessiontree.app.actions.table import ACTIONS, Subject
+from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
 from sessiontree.errors import UsageError
 from sessiontree.explore.state import find_exploration
 from sessiontree.export import FORMATS, Format, export
 from sessiontree.export.html.branch_graph import build_graph_data
+from sessiontree.export.html.page import find_lost
 from sessiontree.library.summary import Summary
 from sessiontree.models.cost_estimate import cost_total, describe_cost
 from sessiontree.session.session import Session
@@ -48,7 +51,7 @@ class SessionPages:
         """A window of the conversation, with everything around it."""
         summary = self._site.summary_of(request)
         query = request.query_params
-        with self._site.sessions.use(summary) as opened:
+        with self._use(request) as opened:
             session = opened.session
             entry = session.find_entry(query["entry"]) if query.get("entry") else None
             leaf = query.get("leaf")
@@ -73,12 +76,13 @@ class SessionPages:
                 actions=self._actions(session),
                 resume=self._site.workbench.resume_command(summary),
                 problems=session.known_problems,
+                is_recovered=session.read_options.recovered,
             )
 
     def cards(self, request: Request) -> Response:
         """The cards of another window, as a fragment with its positions in headers."""
         query = request.query_params
-        with self._site.sessions.use(self._site.summary_of(request)) as opened:
+        with self._use(request) as opened:
             path = self._path(opened, query.get("leaf"), None)
             start, before = _number(query.get("start")), _number(query.get("before"))
             node = _number(query.get("node"))
@@ -93,31 +97,32 @@ class SessionPages:
         return HTMLResponse(body, headers=headers)
 
     def graph(self, request: Request) -> Response:
-        with self._site.sessions.use(self._site.summary_of(request)) as opened:
+        with self._use(request) as opened:
             return JSONResponse(cached(opened, "graph", lambda: build_graph_data(opened.session)))
 
     def rows(self, request: Request) -> Response:
         """Kind and text of some entries of the picture."""
         texts = request.query_params.get("nodes", "").split(",")[:MAX_NODES]
         nodes = [int(text) for text in texts if text.isdecimal() and len(text) < 10]
-        with self._site.sessions.use(self._site.summary_of(request)) as opened:
+        with self._use(request) as opened:
             found = describe_nodes(opened.session, nodes)
         return JSONResponse({str(node): [row.kind, row.text] for node, row in found.items()})
 
     def outline(self, request: Request) -> Response:
-        with self._site.sessions.use(self._site.summary_of(request)) as opened:
+        with self._use(request) as opened:
             path = self._path(opened, request.query_params.get("leaf"), None)
             stops = cached(opened, f"outline {path.leaf}", lambda: build_outline(opened.session, path))
-        return HTMLResponse(
-            self._site.fragment("session_parts.html", "outline", stops, request.query_params.get("leaf"))
-        )
+            lost = cached(opened, "lost", lambda: find_lost(opened.session))
+        query = {name: value for name in ("leaf", "recovered") if (value := request.query_params.get(name))}
+        body = self._site.fragment("session_parts.html", "outline", stops, query)
+        return HTMLResponse(body, headers={"x-lost": str(len(lost))})
 
     def find(self, request: Request) -> Response:
         """The entries of this branch, or of all, that contain a text."""
         summary = self._site.summary_of(request)
         words = request.query_params.get("q", "").strip()[:500]
         everywhere = bool(request.query_params.get("all"))
-        with self._site.sessions.use(summary) as opened:
+        with self._use(request) as opened:
             session = opened.session
             nodes = list(range(len(session))) if everywhere else self._path(opened, None, None).nodes
             hits = find_text(session, nodes, words) if words else []
@@ -144,6 +149,13 @@ class SessionPages:
             media_type=_MEDIA.get(format, "text/plain"),
             headers={"content-disposition": f'attachment; filename="{_file_name(summary, format)}"'},
         )
+
+    @contextlib.contextmanager
+    def _use(self, request: Request) -> Iterator[OpenSession]:
+        """The session of a request, read as its client does or, with `recovered`, with what the client loses."""
+        read_options = ReadOptions(recovered=True) if request.query_params.get("recovered") else AS_CLIENT
+        with self._site.sessions.use(self._site.summary_of(request), read_options) as opened:
+            yield opened
 
     def _path(self, opened: OpenSession, leaf: str | None, entry: str | None) -> PathView:
         session = opened.session

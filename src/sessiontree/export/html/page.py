@@ -19,7 +19,7 @@ from typing import Any
 from markupsafe import Markup
 
 from sessiontree.core.jsonio import render_json
-from sessiontree.dialects.contract import AS_CLIENT
+from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
 from sessiontree.export.html.branch_graph import build_graph_data
 from sessiontree.export.html.cards import CardRenderer, State, group_cards
 from sessiontree.export.html.compaction_folds import find_folds
@@ -73,10 +73,13 @@ def _noted(side: Sidebar, number: int, records: Iterable[Record]) -> Iterator[Re
 
 def find_recovered(session: Reader) -> frozenset[int]:
     """The entries of the active path that the session's own client would not show."""
-    if not session.read_options.recovered:
-        return frozenset()
+    return find_lost(session) if session.read_options.recovered else frozenset()
+
+
+def find_lost(session: Reader) -> frozenset[int]:
+    """The entries of the active path that only a recovered reading shows."""
     leaf = session.node_of(session.leaf)
-    shown = session.dialect.find_history(session.journal, leaf, session.read_options)
+    shown = session.dialect.find_history(session.journal, leaf, ReadOptions(recovered=True))
     return frozenset(shown).difference(session.dialect.find_history(session.journal, leaf, AS_CLIENT))
 
 

@@ -6,7 +6,8 @@
   var at = { start: Number(main.dataset.start), end: Number(main.dataset.end), total: Number(main.dataset.total), leaf: main.dataset.leaf };
   var graph = null, asked = {};
 
-  function leafQuery() { return at.leaf ? "&leaf=" + encodeURIComponent(at.leaf) : ""; }
+  var recovered = main.dataset.recovered ? "recovered=1" : "";
+  function leafQuery() { return (at.leaf ? "&leaf=" + encodeURIComponent(at.leaf) : "") + (recovered && "&" + recovered); }
 
   function load(query) {
     return fetch(base + "/cards?" + query + leafQuery()).then(function (response) {
@@ -73,7 +74,7 @@
   }
   function go(id) {
     var found = element(id);
-    if (!found) { location.href = base + "?entry=" + encodeURIComponent(id) + "#entry-" + encodeURIComponent(id); return; }
+    if (!found) { location.href = base + "?" + (recovered && recovered + "&") + "entry=" + encodeURIComponent(id) + "#entry-" + encodeURIComponent(id); return; }
     for (var up = found; up; up = up.parentElement) if (up.tagName === "DETAILS") up.open = true;
     history.replaceState(null, "", "#" + found.id);
     found.scrollIntoView({ block: "start" });
@@ -104,7 +105,7 @@
     });
   }, 60);
   function loadGraph() {
-    return fetch(base + "/graph").then(function (response) { return response.json(); }).then(function (data) {
+    return fetch(base + "/graph?" + recovered).then(function (response) { return response.json(); }).then(function (data) {
       if (!data.nodes.length) return;
       data.kinds = data.kinds.length ? data.kinds : new Array(data.nodes.length).fill("");
       data.texts = data.texts.length ? data.texts : new Array(data.nodes.length).fill("");
@@ -132,7 +133,11 @@
   loadGraph();
 
   function loadOutline() {
-    fetch(base + "/outline?" + leafQuery().slice(1)).then(function (response) { return response.ok ? response.text() : ""; }).then(function (text) {
+    fetch(base + "/outline?" + leafQuery().slice(1)).then(function (response) {
+      var lost = Number(response.headers.get("x-lost")), line = document.getElementById("recovered");
+      if (lost && !recovered) { line.firstElementChild.textContent = lost === 1 ? "The agent itself would lose 1 message of this session." : "The agent itself would lose " + lost + " messages of this session."; line.hidden = false; }
+      return response.ok ? response.text() : "";
+    }).then(function (text) {
       document.getElementById("outline").innerHTML = text;
     });
   }
