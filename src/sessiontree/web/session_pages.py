@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
+from urllib.parse import quote
 
 from starlette.concurrency import iterate_in_threadpool
 from starlette.requests import Request
@@ -12,6 +13,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingR
 
 from sessiontree.app.actions.export import new_redactor
 from sessiontree.app.actions.table import ACTIONS, Subject
+from sessiontree.branches.subagent_branches import find_subagent_branches
 from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
 from sessiontree.errors import UsageError
 from sessiontree.explore.state import find_exploration
@@ -29,6 +31,7 @@ from sessiontree.web.session_view import (
     describe_nodes,
     find_leaf_of,
     find_path,
+    find_subagent_path,
     find_text,
     find_window,
     render_window,
@@ -83,7 +86,9 @@ class SessionPages:
         """The cards of another window, as a fragment with its positions in headers."""
         query = request.query_params
         with self._use(request) as opened:
-            path = self._path(opened, query.get("leaf"), None)
+            subagent = query.get("subagent")
+            path = find_subagent_path(opened.session, subagent) if subagent else None
+            path = path or self._path(opened, query.get("leaf"), None)
             start, before = _number(query.get("start")), _number(query.get("before"))
             node = _number(query.get("node"))
             if node is not None and node in path.nodes:
@@ -168,18 +173,23 @@ class SessionPages:
     def _subagents(self, opened: OpenSession) -> dict[str, str]:
         """Addresses of the sessions of sub-agents, by the id of the call that started them."""
         children = {child.ref: child for child in self._children(opened.summary)}
-        if not children:
-            return {}
 
         def compute() -> dict[str, str]:
-            return {
-                file.call: f"/s/{key_of(place)}/cards?start=0"
-                for file in opened.session.related_files()
+            session, key = opened.session, key_of(opened.summary.ref)
+            ids = session.journal.tree.ids
+            on_branches = {
+                call: f"/s/{key}/cards?to_end=1&start=0&subagent={quote(ids[node])}"
+                for call, node in find_subagent_branches(session).items()
+            }
+            in_files = {
+                file.call: f"/s/{key_of(place)}/cards?to_end=1&start=0"
+                for file in (session.related_files() if children else ())
                 for place in file.places
                 if file.call and place in children
             }
+            return on_branches | in_files
 
-        found: dict[str, str] = cached(opened, "subagents", compute)
+        found: dict[str, str] = cached(opened, f"subagents {len(children)}", compute)
         return found
 
     def _children(self, summary: Summary) -> list[Summary]:

@@ -3,6 +3,7 @@
     environment       templates, with every text sanitized and escaped
     markdown_renderer, code_highlighter, edit_diff    the content of messages
     cards             records as cards: one for each prompt, answer and remark
+    subagents         sub-agents inside of the calls that started them
     branch_graph      the data of the picture of branches
     page              the exported file
     diff_page         two branches side by side
