@@ -7,7 +7,7 @@ keeps an element of its own, so that links to it work.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
 from markupsafe import Markup
@@ -121,7 +121,7 @@ class CardRenderer:
         if record.is_small:
             return Markup("")
         fold = record.who == "system"
-        return Markup("").join([self._piece(piece, fold=fold) for piece in record.pieces])
+        return _joined([self._piece(piece, fold=fold) for piece in record.pieces])
 
     def _piece(self, piece: Piece, *, fold: bool = False) -> Markup:
         macros = self._macros
@@ -193,7 +193,12 @@ class CardRenderer:
                 parts.append(macros.output(piece.text, result.error, is_long, describe_text(piece.text)))
             else:
                 parts.append(self._piece(piece))
-        return Markup("").join(parts)
+        return _joined(parts)
+
+
+def _joined(parts: Sequence[Markup]) -> Markup:
+    """Markup in a row; `Markup.join` would look at each part again."""
+    return parts[0] if len(parts) == 1 else Markup("".join(parts))  # noqa: S704 - every part is markup
 
 
 def _shown(value: object) -> str:

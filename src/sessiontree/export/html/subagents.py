@@ -42,9 +42,7 @@ class Subagents:
         self._strands = _find_strands(source)
         self.waiting = set(self._strands.values())
         """Numbers of strands that will be shown inside of a call, and not yet are."""
-        self._files = {
-            file.call: file for file in source.session.related_files() if file.kind == "subagent" and file.call
-        }
+        self._files = {file.call: file for file in source.files if file.kind == "subagent" and file.call}
 
     def render(self, call: str) -> Markup | None:
         """The sub-agent that a call started; None if there is none."""
