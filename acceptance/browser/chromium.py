@@ -179,6 +179,10 @@ class Page:
             " e.scrollIntoView({block: 'center'}); const r = e.getClientRects()[0];"
             " return [r.x + r.width / 2, r.y + r.height / 2]; })()"
         )
+        self.click_at(x, y)
+
+    def click_at(self, x: float, y: float) -> None:
+        """Click a point of the window with the mouse."""
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
         self._browser.settle()

@@ -203,8 +203,14 @@ def test_the_picture_of_branches_zooms_folds_and_leads_to_entries(browser: Brows
         page.ask("sessionPicture.select(0)")
         page.press("Enter")
         until(browser, lambda: page.ask("document.querySelector('.chosen') !== null"))
-        other = page.ask("sessionPicture.data.ids[sessionPicture.data.active.lastIndexOf('0')]")
-        page.ask(f"sessionPicture.options.go({json.dumps(other)})")
+        row = page.ask("sessionPicture.data.active.lastIndexOf('0')")
+        page.ask(f"sessionPicture.reveal({row})")
+        browser.settle()
+        x, y = page.ask(
+            "(() => { const g = sessionPicture, r = g.canvas.getBoundingClientRect();"
+            f" return [r.left + 10, r.top + ({row} + 0.5) * g.rowHeight() - g.top]; }})()"
+        )
+        page.click_at(x, y)
         until(browser, lambda: page.ask("document.querySelector('article.abandoned') !== null"))
         assert "bubble sort" in page.ask("document.querySelector('#cards').textContent")
     finally:
@@ -399,7 +405,8 @@ def test_hostile_content_does_nothing(browser: Browser, home: Path, width: int, 
             page.ask("document.querySelectorAll('main details').forEach((one) => { one.open = true; })")
             browser.settle()
             assert page.ask("typeof window.pwned") == "undefined"
-            assert page.ask("document.querySelectorAll('iframe, object, base, main svg').length") == 0
+            assert page.ask("document.querySelectorAll('iframe, object, base, math, main svg').length") == 0
+            assert page.ask("document.querySelectorAll('[style], style').length") == 0
             assert page.ask("document.scrollingElement.scrollWidth <= innerWidth"), f"{path}: sticks out"
         assert page.complaints() == []
         assert [one for one in page.requests() if not one.startswith((served.address, "data:"))] == []
