@@ -163,3 +163,11 @@ def test_a_read_only_server_shows_lanes_without_buttons(library: Library, home: 
         assert site.post(f"{base}/explore/x/stop", {}).status == 404
     finally:
         site.close()
+
+
+def test_a_session_whose_format_has_no_lanes_offers_a_fork(known: Site, library: Library) -> None:
+    summary = library.find("Fix the flaky login test")
+    page = known.get(f"/s/{key_of(summary.ref)}/explore").text
+    assert "sessions cannot hold lanes" in page
+    assert 'id="fork-here"' in page
+    assert 'id="start-lanes"' not in page

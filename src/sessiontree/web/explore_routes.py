@@ -16,12 +16,14 @@ from sessiontree.agent.approval import Reply
 from sessiontree.app.actions.lanes import find_worktrees
 from sessiontree.app.exploration import find_refused_models, resume_command
 from sessiontree.app.lane_progress import LaneProgress
+from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.errors import UsageError
 from sessiontree.explore.compare import Result
 from sessiontree.explore.lane import find_lane
 from sessiontree.explore.lane_table import cost, duration
 from sessiontree.explore.plan_parser import parse_prompts
 from sessiontree.explore.records import Bounds
+from sessiontree.explore.start import check_can_explore
 from sessiontree.explore.state import ExplorationLog, ExplorationState, explorations, find_exploration
 from sessiontree.explore.worktrees import LaneWorktrees
 from sessiontree.export.html.markdown_renderer import render_message
@@ -98,6 +100,7 @@ class ExploreRoutes:
             session = opened.session
             found = explorations(session, _log_of(opened))
             at = session.find_entry(query["at"]) if query.get("at") else None
+            why_not = _why_not(session)
         wanted = query.get("run") or (found[-1].run if found and at is None else None)
         board = self._board(summary, wanted) if wanted else None
         return self._site.render(
@@ -108,7 +111,8 @@ class ExploreRoutes:
             board=board,
             at=at,
             model=self._site.workbench.settings.model,
-            why_not=session.read_only,
+            why_not=why_not,
+            fork_to=DEFAULT_DIALECT,
         )
 
     async def events(self, request: Request) -> Response:
@@ -197,6 +201,17 @@ class ExploreRoutes:
 
     def _find(self, request: Request) -> RunningExploration:
         return self._running.get(self._site.summary_of(request).ref, request.path_params["run"])
+
+
+def _why_not(session: Session) -> str | None:
+    """Why no exploration can be started in a session; None if one can."""
+    if session.read_only is not None:
+        return session.read_only
+    try:
+        check_can_explore(session)
+    except UsageError:
+        return f"{session.dialect.name} sessions cannot hold lanes"
+    return None
 
 
 def _log_of(opened: OpenSession) -> ExplorationLog:

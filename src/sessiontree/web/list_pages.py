@@ -67,7 +67,8 @@ class ListPages:
         summary = self._site.summary_of(request)
         with self._site.sessions.use(summary) as opened:
             shown: Preview = cached(opened, "preview", lambda: preview_session(opened.session))
-        command = self._site.workbench.resume_command(summary)
+        workbench = self._site.workbench
+        command = workbench.with_short_paths(workbench.resume_command(summary))
         return HTMLResponse(self._site.fragment("preview.html", "preview", shown, summary, command))
 
     def _values(self, request: Request) -> dict[str, Any]:

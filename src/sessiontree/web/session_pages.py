@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -54,6 +54,8 @@ class SessionPages:
         """A window of the conversation, with everything around it."""
         summary = self._site.summary_of(request)
         query = request.query_params
+        workbench = self._site.workbench
+        shorten = workbench.with_short_paths
         with self._use(request) as opened:
             session = opened.session
             entry = session.find_entry(query["entry"]) if query.get("entry") else None
@@ -74,10 +76,11 @@ class SessionPages:
                 cards=render_window(session, path, window, self._subagents(opened)),
                 tags=tags.get(summary.ref, ()),
                 is_pinned=summary.ref in pinned,
-                facts=cached(opened, "facts", lambda: _facts(session)),
+                facts=cached(opened, "facts", lambda: _facts(session, shorten)),
                 children=self._children(summary),
                 actions=self._actions(session),
-                resume=self._site.workbench.resume_command(summary),
+                resume=shorten(workbench.resume_command(summary)),
+                folder=shorten(session.cwd or ""),
                 problems=session.known_problems,
                 is_recovered=session.read_options.recovered,
             )
@@ -221,13 +224,13 @@ class SessionPages:
         ]
 
 
-def _facts(session: Session) -> list[tuple[str, str]]:
+def _facts(session: Session, shorten: Callable[[str], str]) -> list[tuple[str, str]]:
     header, usage = session.header, session.usage()
     rows = [
         ("session", session.id),
         ("format", f"{session.dialect.name}, version {header.version}"),
-        ("file", session.location),
-        ("folder", header.cwd),
+        ("file", shorten(session.location)),
+        ("folder", shorten(header.cwd)),
         ("git branch", session.git_branch or ""),
         ("entries", f"{len(session):,}"),
         ("requests", f"{usage.requests:,}"),
