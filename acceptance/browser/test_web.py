@@ -137,6 +137,32 @@ def address_of(browser: Browser, page: Page, title: str) -> str:
     return found
 
 
+@pytest.fixture(scope="module")
+def axe() -> str:
+    """The script of axe-core, which checks accessibility. It is installed for the tests and not part of the project."""
+    folder = Path(os.environ.get("AXE_FOLDER") or Path(__file__).parents[2] / "scratch" / "axe")
+    script = folder / "node_modules" / "axe-core" / "axe.min.js"
+    if not script.exists():
+        import subprocess
+
+        npm = shutil.which("npm")
+        if npm is None:
+            pytest.fail("npm is missing: it installs axe-core for this test")
+        folder.mkdir(parents=True, exist_ok=True)
+        command = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(folder), "axe-core@4"]
+        subprocess.run(command, check=True, timeout=300, capture_output=True)
+    return script.read_text(encoding="utf-8")
+
+
+def violations(page: Page, axe: str) -> Any:
+    """What axe-core finds that is serious."""
+    page.ask(f"{axe}; true")
+    return page.ask(
+        "axe.run().then((r) => r.violations.filter((v) => ['serious', 'critical'].includes(v.impact))"
+        ".map((v) => v.id + ': ' + v.nodes.map((n) => n.html.slice(0, 120)).slice(0, 3).join(' | ')))"
+    )
+
+
 def test_the_list_filters_while_typing_and_leads_to_a_session(browser: Browser, served: Served) -> None:
     page = opened(browser, served)
     picture(page, "web-list")
@@ -315,58 +341,75 @@ def test_a_chat_asks_before_it_writes_and_can_be_watched(browser: Browser, home:
         served.close()
 
 
-def test_lanes_are_started_watched_opened_kept_and_the_decision_undone(
-    browser: Browser, home: Path, tmp_path: Path
-) -> None:
-    project = make_repository(home / "projects" / "lanes")
-    session = create(str(project), home=str(own_home(home)))
+def lanes_page(browser: Browser, served: Served, turns: list[dict[str, Any]], folder: Path) -> Page:
+    """The page of an exploration of two lanes with a scripted model, in a project with git."""
+    project = make_repository(served.home / "projects" / "lanes")
+    session = create(str(project), home=str(own_home(served.home)))
     session.rename("Lanes on a page")
     session.append("user", "question")
     session.append("assistant", "answer")
     session.flush()
-    script = tmp_path / "script.json"
+    script = folder / "script.json"
+    script.write_text(json.dumps({"turns": turns}))
+    page = opened(browser, served)
+    go(browser, page, f"{address_of(browser, page, 'Lanes on a page')}/explore")
+    for name, value in (("prompts", "write x"), ("count", "2"), ("models", f"scripted:{script}")):
+        page.ask(f"document.getElementById('{name}').value = {json.dumps(value)}")
+    page.ask("document.getElementById('start-lanes').requestSubmit()")
+    until(browser, lambda: page.ask("document.querySelectorAll('.lane').length") == 2)
+    return page
+
+
+def test_running_lanes_are_shown_live_without_disturbing_the_user_and_stopped(
+    browser: Browser, served: Served, tmp_path: Path, axe: str
+) -> None:
+    endless = {"text": "A word. " * 20_000, "delay": 0.05, "piece": 8}
+    page = lanes_page(browser, served, [endless], tmp_path)
+    until(browser, lambda: page.ask("document.querySelectorAll('.lane.running .lane-answer').length") == 2)
+    picture(page, "web-lanes-running")
+    assert violations(page, axe) == []
+    page.ask("document.getElementById('steer-1').value = 'half typed'; document.getElementById('steer-1').focus()")
+    length = page.ask("document.querySelector('#lane-1 .lane-answer').textContent.length")
+    until(browser, lambda: page.ask("document.querySelector('#lane-1 .lane-answer').textContent.length") > length)
+    assert page.ask("document.getElementById('steer-1').value") == "half typed"
+    assert page.ask("document.activeElement.id") == "steer-1"
+    page.click("#stop-2")
+    until(browser, lambda: page.ask("document.querySelectorAll('#lane-2.stopped').length") == 1)
+    page.click("#stop-all")
+    until(browser, lambda: page.ask("document.querySelectorAll('.lane.stopped').length") == 2)
+    assert page.complaints() == []
+
+
+def test_lanes_are_compared_opened_kept_and_the_decision_undone(
+    browser: Browser, served: Served, tmp_path: Path, axe: str
+) -> None:
     call = {"name": "write", "arguments": {"path": "x.txt", "content": "hello"}}
-    slow = {"text": "A word. " * 30, "delay": 0.05, "piece": 8, "toolCalls": [call]}
-    script.write_text(json.dumps({"turns": [slow, {"text": "It is **written**."}]}))
-    served = Served(home)
-    try:
-        page = opened(browser, served)
-        address = address_of(browser, page, "Lanes on a page")
-        go(browser, page, f"{address}/explore")
-        for name, value in (("prompts", "write x"), ("count", "2"), ("models", f"scripted:{script}")):
-            page.ask(f"document.getElementById('{name}').value = {json.dumps(value)}")
-        page.ask("document.getElementById('start-lanes').requestSubmit()")
-        until(browser, lambda: page.ask("document.querySelectorAll('.lane.running .lane-answer').length") == 2)
-        picture(page, "web-lanes-running")
-        page.ask("document.getElementById('steer-1').value = 'half typed'; document.getElementById('steer-1').focus()")
-        length = page.ask("document.querySelector('#lane-1 .lane-answer').textContent.length")
-        grown = f"(document.querySelector('#lane-1 .lane-answer') || {{textContent: ''}}).textContent.length > {length}"
-        until(browser, lambda: page.ask(grown))
-        assert page.ask("document.getElementById('steer-1').value") == "half typed", "typing is not disturbed"
-        assert page.ask("document.activeElement.id") == "steer-1"
-        until(browser, lambda: page.ask("document.querySelectorAll('.lane.done [data-keep]').length") == 2)
-        assert "1 file +1 -0" in text(page, "lane-2")
-        page.click("#files-2 > summary")
-        until(browser, lambda: "+hello" in text(page, "lane-2"))
-        picture(page, "web-lanes")
-        page.click("#open-2")
-        until(browser, lambda: page.ask("location.search").endswith("lane=2"))
-        until(browser, lambda: page.ask("document.querySelectorAll('#cards strong').length") == 1)
-        go(browser, page, f"{address}/explore")
-        page.click("#keep-2")
-        until(browser, lambda: text(page, "dialog-confirm") == "Do it")
-        assert "x.txt" in text(page, "dialog-body")
-        assert not (project / "x.txt").exists(), "a plan writes nothing"
-        page.click("#dialog-confirm")
-        until(browser, lambda: (project / "x.txt").exists())
-        until(browser, lambda: page.ask("document.querySelector('#notice button') !== null"))
-        until(browser, lambda: "(kept)" in text(page, "lane-2"))
-        page.click("#notice button")
-        until(browser, lambda: not (project / "x.txt").exists())
-        until(browser, lambda: "(left)" in text(page, "lane-2"))
-        assert page.complaints() == []
-    finally:
-        served.close()
+    last = {"text": "It is **written**.\n\n" + "And more.\n\n" * 40}
+    page = lanes_page(browser, served, [{"text": "", "toolCalls": [call]}, last], tmp_path)
+    written = served.home / "projects" / "lanes" / "x.txt"
+    address = page.ask("location.href")
+    until(browser, lambda: page.ask("document.querySelectorAll('.lane.done [data-keep]').length") == 2)
+    assert "1 file +1 -0" in text(page, "lane-2")
+    page.click("#files-2 > summary")
+    until(browser, lambda: "+hello" in text(page, "lane-2"))
+    picture(page, "web-lanes")
+    assert violations(page, axe) == []
+    page.click("#open-2")
+    until(browser, lambda: page.ask("location.search").endswith("lane=2"))
+    until(browser, lambda: page.ask("document.querySelectorAll('#cards strong').length") == 1)
+    go(browser, page, address)
+    page.click("#keep-2")
+    until(browser, lambda: text(page, "dialog-confirm") == "Do it")
+    assert "x.txt" in text(page, "dialog-body")
+    assert not written.exists(), "a plan writes nothing"
+    page.click("#dialog-confirm")
+    until(browser, written.exists)
+    until(browser, lambda: page.ask("document.querySelector('#notice button') !== null"))
+    until(browser, lambda: "(kept)" in text(page, "lane-2"))
+    page.click("#notice button")
+    until(browser, lambda: not written.exists())
+    until(browser, lambda: "(left)" in text(page, "lane-2"))
+    assert page.complaints() == []
 
 
 def test_a_lane_that_is_open_grows(browser: Browser, home: Path) -> None:
@@ -435,23 +478,6 @@ def test_the_exported_file_of_a_session_has_the_same_picture(browser: Browser, h
     assert page.complaints() == []
 
 
-@pytest.fixture(scope="module")
-def axe() -> str:
-    """The script of axe-core, which checks accessibility. It is installed for the tests and not part of the project."""
-    folder = Path(os.environ.get("AXE_FOLDER") or Path(__file__).parents[2] / "scratch" / "axe")
-    script = folder / "node_modules" / "axe-core" / "axe.min.js"
-    if not script.exists():
-        import subprocess
-
-        npm = shutil.which("npm")
-        if npm is None:
-            pytest.fail("npm is missing: it installs axe-core for this test")
-        folder.mkdir(parents=True, exist_ok=True)
-        command = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(folder), "axe-core@4"]
-        subprocess.run(command, check=True, timeout=300, capture_output=True)
-    return script.read_text(encoding="utf-8")
-
-
 @pytest.mark.parametrize("dark", [False, True])
 def test_nothing_serious_is_wrong_with_accessibility(browser: Browser, home: Path, axe: str, dark: bool) -> None:
     own_session(home)
@@ -472,11 +498,6 @@ def test_nothing_serious_is_wrong_with_accessibility(browser: Browser, home: Pat
         ):
             go(browser, page, address)
             browser.settle()
-            page.ask(f"{axe}; true")
-            found = page.ask(
-                "axe.run().then((r) => r.violations.filter((v) => ['serious', 'critical'].includes(v.impact))"
-                ".map((v) => v.id + ': ' + v.nodes.map((n) => n.html.slice(0, 120)).slice(0, 3).join(' | ')))"
-            )
-            assert found == [], address
+            assert violations(page, axe) == [], address
     finally:
         served.close()

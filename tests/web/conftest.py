@@ -77,8 +77,10 @@ class Site:
         connection.request("GET", path, headers=self.headers())
         response = connection.getresponse()
         name = ""
+        deadline = time.monotonic() + 120
         try:
             while line := response.readline().decode().rstrip("\n"):
+                assert time.monotonic() < deadline, "the event that a test waits for did not come"
                 if line.startswith("event: "):
                     name = line.removeprefix("event: ")
                 elif line.startswith("data: "):

@@ -70,12 +70,7 @@
     if (!text.trim()) return;
     post("/steer/" + form.dataset.steer, { text: text }).then(function (found) { if (found) { input.value = ""; page.notify("Sent with the next request of the lane."); } });
   });
-  board.addEventListener("toggle", function (event) {
-    var box = event.target;
-    if (!box.open || !box.dataset.source || box.dataset.loaded) return;
-    box.dataset.loaded = "1";
-    fetch(box.dataset.source).then(function (response) { return response.text(); }).then(function (text) { box.insertAdjacentHTML("beforeend", text); });
-  }, true);
+  page.loadWhenOpened(board);
   if (document.getElementById("decide")) {
     document.getElementById("merge-marked").addEventListener("click", function () { decide("merge-lanes", { lanes: marked() }); });
     document.getElementById("drop-marked").addEventListener("click", function () { decide("drop-lanes", { lanes: marked() }); });

@@ -48,12 +48,7 @@
   });
 
   /* Sub-agents and folds */
-  main.addEventListener("toggle", function (event) {
-    var box = event.target;
-    if (!box.open || !box.dataset.source || box.dataset.loaded) return;
-    box.dataset.loaded = "1";
-    fetch(box.dataset.source).then(function (response) { return response.text(); }).then(function (text) { box.insertAdjacentHTML("beforeend", text); });
-  }, true);
+  page.loadWhenOpened(main);
   function fold(open) { cards.querySelectorAll("details:not(.subagent)").forEach(function (one) { one.open = open; }); }
   document.getElementById("unfold").addEventListener("click", function () { fold(true); });
   document.getElementById("fold").addEventListener("click", function () { fold(false); });
