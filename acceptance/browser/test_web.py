@@ -479,6 +479,29 @@ def test_the_exported_file_of_a_session_has_the_same_picture(browser: Browser, h
 
 
 @pytest.mark.parametrize("dark", [False, True])
+def test_every_page_fits_on_a_phone(browser: Browser, home: Path, dark: bool) -> None:
+    own_session(home)
+    served = Served(home)
+    try:
+        page = opened(browser, served, width=390, dark=dark)
+        session = address_of(browser, page, "Two ways to sort")
+        background = "getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0] < 128"
+        for path in ("/", "/stats?days=all", "/archive", "/chat/new"):
+            go(browser, page, served.address + path)
+            assert page.ask("document.scrollingElement.scrollWidth <= innerWidth"), path
+            assert page.ask(background) is dark, path
+        for path in ("", "/compare", "/context", "/explore", "/health"):
+            go(browser, page, session + path)
+            assert page.ask("document.scrollingElement.scrollWidth <= innerWidth"), path
+            assert page.ask(background) is dark, path
+        go(browser, page, f"{served.address}/")
+        picture(page, f"web-phone-{'dark' if dark else 'light'}")
+        assert page.complaints() == []
+    finally:
+        served.close()
+
+
+@pytest.mark.parametrize("dark", [False, True])
 def test_nothing_serious_is_wrong_with_accessibility(browser: Browser, home: Path, axe: str, dark: bool) -> None:
     own_session(home)
     served = Served(home)
