@@ -71,6 +71,7 @@ LARGE: dict[str, Measurement] = {
     "huge": huge.commands,
     "list-10000": library.list_10000,
     "web": web.web,
+    "export-browser": export.export_in_browser,
     "search-million": search.million,
 }
 

@@ -149,13 +149,16 @@ class Page:
         self._session = browser.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
-        self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600
-        )
+        self.resize(width, 900)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         if not scripts:
             self.call("Emulation.setScriptExecutionDisabled", value=True)
+
+    def resize(self, width: int, height: int) -> None:
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+        )
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         return self._browser.call(method, self._session, **parameters)
@@ -179,6 +182,10 @@ class Page:
             " e.scrollIntoView({block: 'center'}); const r = e.getClientRects()[0];"
             " return [r.x + r.width / 2, r.y + r.height / 2]; })()"
         )
+        self.click_at(x, y)
+
+    def click_at(self, x: float, y: float) -> None:
+        """Click a point of the window with the mouse."""
         for kind in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
         self._browser.settle()

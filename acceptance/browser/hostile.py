@@ -18,7 +18,13 @@ ATTACKS = [
     "\" autofocus onfocus=\"window.pwned='focus'\" x=\"' onmouseover='window.pwned=1",
     "\u202egnp.exe\u202c \u2066hidden\u2069 \u200f \ufeff",
     "```html\n<script>window.pwned = 'fence'</script>\n```",
+    "<math href=\"javascript:window.pwned='math'\"><mtext><style><img src=x onerror=\"window.pwned='mathml'\"></style>"
+    "</mtext></math>",
+    '<p style="position: fixed; inset: 0; background: url(http://example.invalid/c.png)">css</p>{{ 7 * 7 }}',
+    "\x1b[31mred\x1b[0m \x1b]8;;javascript:window.pwned='ansi'\x07link\x1b]8;;\x07 \x1b[2J\x1b[H",
 ]
+LONG_LINE = "<b>bold</b> & " * 75_000
+"""More than a megabyte without a line break."""
 CJK = "これは折り返されなければならない長い文章です。漢字仮名交じり文には空白がありません。" * 12
 UNBROKEN = "https://example.invalid/" + "a-very-long-address-without-any-space" * 12
 
@@ -48,7 +54,10 @@ def session() -> bytes:
     say("m0", None, "user", "Please look at the parser. 漢字のファイルも読んでください。")
     say("m1", "m0", "assistant", [{"type": "thinking", "thinking": attack}, {"type": "text", "text": attack}, call])
     say("m2", "m1", "toolResult", attack, toolCallId="c1", toolName=ATTACKS[1], isError=True)
-    say("m3", "m2", "assistant", f"{CJK}\n\n{UNBROKEN}\n\n```\n{UNBROKEN}\n```")
+    read = {"type": "toolCall", "id": "c2", "name": "read", "arguments": {"path": "minified.js"}}
+    say("m2a", "m2", "assistant", [{"type": "text", "text": LONG_LINE}, read])
+    say("m2b", "m2a", "toolResult", LONG_LINE, toolCallId="c2", toolName="read", isError=False)
+    say("m3", "m2b", "assistant", f"{CJK}\n\n{UNBROKEN}\n\n```\n{UNBROKEN}\n```")
     say("b1", "m3", "user", "the road not taken " + ATTACKS[0])
     say("b2", "b1", "assistant", [{"type": "text", "text": "what came of it"}])
     add("l1", "m3", "leaf", targetId="m3")

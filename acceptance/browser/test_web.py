@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.explore.repos import make_repository
+from tests.sample_home import make_sample_home
 
 from acceptance.browser.chromium import Browser, Page
 from acceptance.browser.hostile import session as hostile_session
@@ -24,10 +25,6 @@ from sessiontree.session.open import open as open_session
 from sessiontree.web.app import build_app
 from sessiontree.web.security import Access
 from sessiontree.web.server import Server, bind
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
-
-from sample_library import write_library
 
 __all__ = ["browser"]
 
@@ -62,13 +59,7 @@ class Served:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    home = tmp_path / "home"
-    write_library(home)
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(home / ".cache"))
-    for name in ("SESSIONTREE_HOME", "XDG_DATA_HOME", "CLAUDE_CONFIG_DIR", "PI_CODING_AGENT_DIR"):
-        monkeypatch.delenv(name, raising=False)
-    return home
+    return make_sample_home(tmp_path / "home", monkeypatch)
 
 
 @pytest.fixture
@@ -98,6 +89,13 @@ def opened(browser: Browser, served: Served, **options: Any) -> Page:
 def go(browser: Browser, page: Page, address: str) -> None:
     page.open(address)
     until(browser, lambda: page.ask("document.readyState") == "complete")
+
+
+def text(page: Page, id: str) -> str:
+    """The text of an element; empty while the page loads."""
+    found = page.ask(f"(document.getElementById({json.dumps(id)}) || {{textContent: ''}}).textContent")
+    assert isinstance(found, str)
+    return found
 
 
 def picture(page: Page, name: str) -> None:
@@ -139,6 +137,32 @@ def address_of(browser: Browser, page: Page, title: str) -> str:
     return found
 
 
+@pytest.fixture(scope="module")
+def axe() -> str:
+    """The script of axe-core, which checks accessibility. It is installed for the tests and not part of the project."""
+    folder = Path(os.environ.get("AXE_FOLDER") or Path(__file__).parents[2] / "scratch" / "axe")
+    script = folder / "node_modules" / "axe-core" / "axe.min.js"
+    if not script.exists():
+        import subprocess
+
+        npm = shutil.which("npm")
+        if npm is None:
+            pytest.fail("npm is missing: it installs axe-core for this test")
+        folder.mkdir(parents=True, exist_ok=True)
+        command = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(folder), "axe-core@4"]
+        subprocess.run(command, check=True, timeout=300, capture_output=True)
+    return script.read_text(encoding="utf-8")
+
+
+def violations(page: Page, axe: str) -> Any:
+    """What axe-core finds that is serious."""
+    page.ask(f"{axe}; true")
+    return page.ask(
+        "axe.run().then((r) => r.violations.filter((v) => ['serious', 'critical'].includes(v.impact))"
+        ".map((v) => v.id + ': ' + v.nodes.map((n) => n.html.slice(0, 120)).slice(0, 3).join(' | ')))"
+    )
+
+
 def test_the_list_filters_while_typing_and_leads_to_a_session(browser: Browser, served: Served) -> None:
     page = opened(browser, served)
     picture(page, "web-list")
@@ -153,6 +177,32 @@ def test_the_list_filters_while_typing_and_leads_to_a_session(browser: Browser, 
     page.press("Enter")
     until(browser, lambda: page.ask("location.pathname").startswith("/s/"))
     until(browser, lambda: page.ask("document.querySelectorAll('#cards article').length") > 0)
+    assert page.complaints() == []
+
+
+def test_tags_and_pins_are_set_in_the_list_and_group_it(browser: Browser, served: Served) -> None:
+    page = opened(browser, served)
+    row = "document.querySelector('li[data-key]')"
+    title = page.ask(f"{row}.querySelector('.title').textContent")
+    page.click("li[data-key] [data-row=tag]")
+    page.ask("document.querySelector('#dialog [name=add]').value = 'urgent'")
+    page.click("#dialog-confirm")
+    until(browser, lambda: page.ask("document.getElementById('dialog-confirm').textContent") == "Do it")
+    page.click("#dialog-confirm")
+    until(browser, lambda: page.ask(f"({row} || document.body).querySelector('.label') !== null"))
+    page.click("li[data-key] [data-row=pin]")
+    until(browser, lambda: page.ask("document.getElementById('dialog-confirm').textContent") == "Do it")
+    page.click("#dialog-confirm")
+    pinned = "document.querySelector('[data-row=pin][aria-pressed=true]')"
+    until(browser, lambda: page.ask(f"{pinned} !== null"))
+    assert page.ask(f"{pinned}.closest('li').querySelector('.title').textContent").endswith(title)
+    until(browser, lambda: page.ask("document.querySelector('#notice button') !== null"))
+    page.click("#notice button")
+    until(browser, lambda: page.ask(f"document.readyState === 'complete' && {pinned} === null"))
+    page.ask("document.querySelector('[name=group]').value = 'tag'")
+    page.ask("document.querySelector('[name=group]').dispatchEvent(new Event('change', {bubbles: true}))")
+    headings = "[...document.querySelectorAll('.group h2')].map((one) => one.firstChild.textContent.trim())"
+    until(browser, lambda: page.ask(headings) == ["urgent", "no tag"])
     assert page.complaints() == []
 
 
@@ -179,8 +229,14 @@ def test_the_picture_of_branches_zooms_folds_and_leads_to_entries(browser: Brows
         page.ask("sessionPicture.select(0)")
         page.press("Enter")
         until(browser, lambda: page.ask("document.querySelector('.chosen') !== null"))
-        other = page.ask("sessionPicture.data.ids[sessionPicture.data.active.lastIndexOf('0')]")
-        page.ask(f"sessionPicture.options.go({json.dumps(other)})")
+        row = page.ask("sessionPicture.data.active.lastIndexOf('0')")
+        page.ask(f"sessionPicture.reveal({row})")
+        browser.settle()
+        x, y = page.ask(
+            "(() => { const g = sessionPicture, r = g.canvas.getBoundingClientRect();"
+            f" return [r.left + 10, r.top + ({row} + 0.5) * g.rowHeight() - g.top]; }})()"
+        )
+        page.click_at(x, y)
         until(browser, lambda: page.ask("document.querySelector('article.abandoned') !== null"))
         assert "bubble sort" in page.ask("document.querySelector('#cards').textContent")
     finally:
@@ -285,6 +341,99 @@ def test_a_chat_asks_before_it_writes_and_can_be_watched(browser: Browser, home:
         served.close()
 
 
+def lanes_page(browser: Browser, served: Served, turns: list[dict[str, Any]], folder: Path) -> Page:
+    """The page of an exploration of two lanes with a scripted model, in a project with git."""
+    project = make_repository(served.home / "projects" / "lanes")
+    session = create(str(project), home=str(own_home(served.home)))
+    session.rename("Lanes on a page")
+    session.append("user", "question")
+    session.append("assistant", "answer")
+    session.flush()
+    script = folder / "script.json"
+    script.write_text(json.dumps({"turns": turns}))
+    page = opened(browser, served)
+    go(browser, page, f"{address_of(browser, page, 'Lanes on a page')}/explore")
+    for name, value in (("prompts", "write x"), ("count", "2"), ("models", f"scripted:{script}")):
+        page.ask(f"document.getElementById('{name}').value = {json.dumps(value)}")
+    page.ask("document.getElementById('start-lanes').requestSubmit()")
+    until(browser, lambda: page.ask("document.querySelectorAll('.lane').length") == 2)
+    return page
+
+
+def test_running_lanes_are_shown_live_without_disturbing_the_user_and_stopped(
+    browser: Browser, served: Served, tmp_path: Path, axe: str
+) -> None:
+    endless = {"text": "A word. " * 20_000, "delay": 0.05, "piece": 8}
+    page = lanes_page(browser, served, [endless], tmp_path)
+    until(browser, lambda: page.ask("document.querySelectorAll('.lane.running .lane-answer').length") == 2)
+    picture(page, "web-lanes-running")
+    assert violations(page, axe) == []
+    page.ask("document.getElementById('steer-1').value = 'half typed'; document.getElementById('steer-1').focus()")
+    length = page.ask("document.querySelector('#lane-1 .lane-answer').textContent.length")
+    until(browser, lambda: page.ask("document.querySelector('#lane-1 .lane-answer').textContent.length") > length)
+    assert page.ask("document.getElementById('steer-1').value") == "half typed"
+    assert page.ask("document.activeElement.id") == "steer-1"
+    page.click("#stop-2")
+    until(browser, lambda: page.ask("document.querySelectorAll('#lane-2.stopped').length") == 1)
+    page.click("#stop-all")
+    until(browser, lambda: page.ask("document.querySelectorAll('.lane.stopped').length") == 2)
+    assert page.complaints() == []
+
+
+def test_lanes_are_compared_opened_kept_and_the_decision_undone(
+    browser: Browser, served: Served, tmp_path: Path, axe: str
+) -> None:
+    call = {"name": "write", "arguments": {"path": "x.txt", "content": "hello"}}
+    last = {"text": "It is **written**.\n\n" + "And more.\n\n" * 40}
+    page = lanes_page(browser, served, [{"text": "", "toolCalls": [call]}, last], tmp_path)
+    written = served.home / "projects" / "lanes" / "x.txt"
+    address = page.ask("location.href")
+    until(browser, lambda: page.ask("document.querySelectorAll('.lane.done [data-keep]').length") == 2)
+    assert "1 file +1 -0" in text(page, "lane-2")
+    page.click("#files-2 > summary")
+    until(browser, lambda: "+hello" in text(page, "lane-2"))
+    picture(page, "web-lanes")
+    assert violations(page, axe) == []
+    page.click("#open-2")
+    until(browser, lambda: page.ask("location.search").endswith("lane=2"))
+    until(browser, lambda: page.ask("document.querySelectorAll('#cards strong').length") == 1)
+    go(browser, page, address)
+    page.click("#keep-2")
+    until(browser, lambda: text(page, "dialog-confirm") == "Do it")
+    assert "x.txt" in text(page, "dialog-body")
+    assert not written.exists(), "a plan writes nothing"
+    page.click("#dialog-confirm")
+    until(browser, written.exists)
+    until(browser, lambda: page.ask("document.querySelector('#notice button') !== null"))
+    until(browser, lambda: "(kept)" in text(page, "lane-2"))
+    page.click("#notice button")
+    until(browser, lambda: not written.exists())
+    until(browser, lambda: "(left)" in text(page, "lane-2"))
+    assert page.complaints() == []
+
+
+def test_a_lane_that_is_open_grows(browser: Browser, home: Path) -> None:
+    session = own_session(home)
+    other = next(id for id in session.leaves() if id != session.leaf)
+    served = Served(home)
+    try:
+        page = opened(browser, served)
+        go(browser, page, f"{address_of(browser, page, 'Two ways to sort')}?leaf={other}")
+        count = page.ask("document.querySelectorAll('#cards article').length")
+        session.append("user", "said on the current branch")
+        here = session.leaf
+        session.move(other)
+        session.append("user", "said on the other branch")
+        session.move(here)
+        session.flush()
+        until(browser, lambda: page.ask("document.querySelectorAll('#cards article').length") == count + 1)
+        shown = page.ask("document.getElementById('cards').textContent")
+        assert "said on the other branch" in shown
+        assert "said on the current branch" not in shown
+    finally:
+        served.close()
+
+
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (390, False)])
 def test_hostile_content_does_nothing(browser: Browser, home: Path, width: int, dark: bool) -> None:
     folder = own_home(home) / "sessions" / "hostile"
@@ -299,7 +448,8 @@ def test_hostile_content_does_nothing(browser: Browser, home: Path, width: int, 
             page.ask("document.querySelectorAll('main details').forEach((one) => { one.open = true; })")
             browser.settle()
             assert page.ask("typeof window.pwned") == "undefined"
-            assert page.ask("document.querySelectorAll('iframe, object, base, main svg').length") == 0
+            assert page.ask("document.querySelectorAll('iframe, object, base, math, main svg').length") == 0
+            assert page.ask("document.querySelectorAll('[style], style').length") == 0
             assert page.ask("document.scrollingElement.scrollWidth <= innerWidth"), f"{path}: sticks out"
         assert page.complaints() == []
         assert [one for one in page.requests() if not one.startswith((served.address, "data:"))] == []
@@ -328,21 +478,27 @@ def test_the_exported_file_of_a_session_has_the_same_picture(browser: Browser, h
     assert page.complaints() == []
 
 
-@pytest.fixture(scope="module")
-def axe() -> str:
-    """The script of axe-core, which checks accessibility. It is installed for the tests and not part of the project."""
-    folder = Path(os.environ.get("AXE_FOLDER") or Path(__file__).parents[2] / "scratch" / "axe")
-    script = folder / "node_modules" / "axe-core" / "axe.min.js"
-    if not script.exists():
-        import subprocess
-
-        npm = shutil.which("npm")
-        if npm is None:
-            pytest.fail("npm is missing: it installs axe-core for this test")
-        folder.mkdir(parents=True, exist_ok=True)
-        command = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(folder), "axe-core@4"]
-        subprocess.run(command, check=True, timeout=300, capture_output=True)
-    return script.read_text(encoding="utf-8")
+@pytest.mark.parametrize("dark", [False, True])
+def test_every_page_fits_on_a_phone(browser: Browser, home: Path, dark: bool) -> None:
+    own_session(home)
+    served = Served(home)
+    try:
+        page = opened(browser, served, width=390, dark=dark)
+        session = address_of(browser, page, "Two ways to sort")
+        background = "getComputedStyle(document.body).backgroundColor.match(/\\d+/)[0] < 128"
+        for path in ("/", "/stats?days=all", "/archive", "/chat/new"):
+            go(browser, page, served.address + path)
+            assert page.ask("document.scrollingElement.scrollWidth <= innerWidth"), path
+            assert page.ask(background) is dark, path
+        for path in ("", "/compare", "/context", "/explore", "/health"):
+            go(browser, page, session + path)
+            assert page.ask("document.scrollingElement.scrollWidth <= innerWidth"), path
+            assert page.ask(background) is dark, path
+        go(browser, page, f"{served.address}/")
+        picture(page, f"web-phone-{'dark' if dark else 'light'}")
+        assert page.complaints() == []
+    finally:
+        served.close()
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -358,17 +514,13 @@ def test_nothing_serious_is_wrong_with_accessibility(browser: Browser, home: Pat
             f"{session}/compare",
             f"{session}/context",
             f"{session}/health",
+            f"{session}/explore",
             f"{served.address}/stats?days=all",
             f"{served.address}/archive",
             f"{served.address}/chat/new",
         ):
             go(browser, page, address)
             browser.settle()
-            page.ask(f"{axe}; true")
-            found = page.ask(
-                "axe.run().then((r) => r.violations.filter((v) => ['serious', 'critical'].includes(v.impact))"
-                ".map((v) => v.id + ': ' + v.nodes.map((n) => n.html.slice(0, 120)).slice(0, 3).join(' | ')))"
-            )
-            assert found == [], address
+            assert violations(page, axe) == [], address
     finally:
         served.close()

@@ -229,6 +229,7 @@ def test_a_plan_that_several_threads_carry_out_is_carried_out_once(bench: Bench)
 
 def test_every_action_has_a_case_or_a_test_of_its_own() -> None:
     others = {"diff", "undo-compaction", "take-in", "undo-rewind", "repair"}
+    others |= {"keep-lane", "merge-lanes", "drop-lanes"}  # test_lane_actions
     assert set(ACTIONS) == {*CASES, *others}
     assert all(name == action.name for name, action in ACTIONS.items())
 

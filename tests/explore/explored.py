@@ -19,9 +19,11 @@ from tests.explore.repos import make_repository
 class Explored:
     """The exploration as recorded in the file after its process has ended."""
 
-    def __init__(self, root: Path, writes: dict[str, dict[str, str]], check: str | None = None) -> None:
+    def __init__(
+        self, root: Path, writes: dict[str, dict[str, str]], check: str | None = None, *, home: Path | None = None
+    ) -> None:
         self.project = make_repository(root / "project")
-        self.home = root / "home"
+        self.home = home or root / "home"
         session = sessiontree.create(self.project, home=self.home)
         session.set_config(approval_mode="yolo")
         session.append("user", "Where we begin.")

@@ -13,7 +13,7 @@ from sessiontree.agent.controller import Controller
 from sessiontree.agent.tools.base import load_tools
 from sessiontree.app.actions.compact import plan_undo_compaction
 from sessiontree.app.actions.contract import MovePlan
-from sessiontree.chat.lane_view import LaneApprover
+from sessiontree.app.exploration import LaneApprover
 from sessiontree.core.entries import ApprovalMode
 from sessiontree.errors import UsageError
 from sessiontree.explore import explore

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
@@ -19,10 +18,7 @@ from sessiontree.app.workbench import Workbench
 from sessiontree.library.library import Library
 from sessiontree.tui.app import SessionTreeApp
 from sessiontree.tui.requests import Request
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
-
-from sample_library import write_library
+from tests.sample_home import make_sample_home
 
 NOW = datetime(2026, 2, 16, 12, tzinfo=UTC)
 """The clock of the sample library."""
@@ -32,13 +28,7 @@ Running = Callable[..., contextlib.AbstractAsyncContextManager[Pilot[Request | N
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    home = tmp_path / "home"
-    write_library(home, NOW)
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(home / ".cache"))
-    for name in ("SESSIONTREE_HOME", "XDG_DATA_HOME", "CLAUDE_CONFIG_DIR", "PI_CODING_AGENT_DIR"):
-        monkeypatch.delenv(name, raising=False)
-    return home
+    return make_sample_home(tmp_path / "home", monkeypatch, NOW)
 
 
 @pytest.fixture

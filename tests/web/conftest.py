@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,10 +17,7 @@ from sessiontree.library.library import Library
 from sessiontree.web.app import build_app
 from sessiontree.web.security import Access
 from sessiontree.web.server import Server, bind
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
-
-from sample_library import write_library
+from tests.sample_home import make_sample_home
 
 
 class Answer:
@@ -81,8 +77,10 @@ class Site:
         connection.request("GET", path, headers=self.headers())
         response = connection.getresponse()
         name = ""
+        deadline = time.monotonic() + 120
         try:
             while line := response.readline().decode().rstrip("\n"):
+                assert time.monotonic() < deadline, "the event that a test waits for did not come"
                 if line.startswith("event: "):
                     name = line.removeprefix("event: ")
                 elif line.startswith("data: "):
@@ -110,13 +108,7 @@ def until(condition: Callable[[], Any]) -> Any:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    home = tmp_path / "home"
-    write_library(home)
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(home / ".cache"))
-    for name in ("SESSIONTREE_HOME", "XDG_DATA_HOME", "CLAUDE_CONFIG_DIR", "PI_CODING_AGENT_DIR"):
-        monkeypatch.delenv(name, raising=False)
-    return home
+    return make_sample_home(tmp_path / "home", monkeypatch)
 
 
 @pytest.fixture

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import html
 import re
 from pathlib import Path
 
 import pytest
 
 from sessiontree.app.actions.table import ACTIONS
-from sessiontree.core.jsonio import render_json
+from sessiontree.app.actions.tags import plan_tag
+from sessiontree.archive.archive_home import Home
 from sessiontree.errors import UsageError
 from sessiontree.library.library import Library
 from sessiontree.session.open import create
 from sessiontree.session.session import Session
 from sessiontree.web.action_routes import check_arguments
 from sessiontree.web.site import key_of
+from tests.export.subagents import session_with_branch, write_transcript
 from tests.web.conftest import Site, until
 
 
@@ -220,31 +223,71 @@ def test_a_download_masks_secrets_and_the_home_folder(known: Site, session: Sess
 
 
 def test_a_sub_agent_opens_inside_the_call_that_started_it(known: Site, home: Path, library: Library) -> None:
-    id = "0190aaaa-0000-4000-8000-000000000009"
-    folder = home / ".claude" / "projects" / "-work-nested"
-    (folder / id / "subagents").mkdir(parents=True)
-
-    def line(uuid: str, parent: str | None, role: str, content: object, **fields: object) -> bytes:
-        message = {"role": role, "content": content, "id": f"msg-{uuid}"}
-        shared = {"sessionId": id, "cwd": "/work/nested", "timestamp": "2026-02-16T10:00:00.000Z", "version": "2.1.0"}
-        return (
-            render_json({"type": role, "uuid": uuid, "parentUuid": parent, "message": message, **shared, **fields})
-            + b"\n"
-        )
-
-    call = {"type": "tool_use", "id": "toolu_1", "name": "Task", "input": {"prompt": "look into it"}}
-    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "found"}
-    (folder / f"{id}.jsonl").write_bytes(
-        line("u1", None, "user", "delegate this")
-        + line("u2", "u1", "assistant", [call])
-        + line("u3", "u2", "user", [result], toolUseResult={"agentId": "a1"})
-    )
-    (folder / id / "subagents" / "agent-a1.jsonl").write_bytes(
-        line("s1", None, "user", "look into it", isSidechain=True, agentId="a1")
-        + line("s2", "s1", "assistant", [{"type": "text", "text": "the nested answer"}], isSidechain=True, agentId="a1")
-    )
+    in_file = write_transcript(home / ".claude" / "projects" / "-work-nested")
+    on_branch = session_with_branch(home, Path(library.home))
     library.refresh()
-    page = known.get(f"/s/{key_of(str(folder / f'{id}.jsonl'))}").text
-    source = re.search('data-source="([^"]+)"', page)
-    assert source is not None
-    assert "the nested answer" in known.get(source[1]).text
+    for location in (str(in_file), on_branch.location):
+        page = known.get(f"/s/{key_of(location)}").text
+        source = re.search('class="subagent" data-source="([^"]+)"', page)
+        assert source is not None
+        cards = known.get(html.unescape(source[1])).text
+        assert "the nested <strong>answer</strong>" in cards
+        assert "delegate this" not in cards
+        assert "abandoned" not in cards
+
+
+def test_a_comparison_shows_the_cards_of_both_branches(known: Site, session: Session) -> None:
+    session.append(
+        "assistant",
+        [{"type": "toolCall", "id": "c1", "name": "write", "arguments": {"path": "x.py", "content": "x = 1"}}],
+    )
+    session.append("toolResult", "written to x.py", toolCallId="c1", toolName="write", isError=False)
+    session.flush()
+    page = known.get(f"{address(session)}/compare").text
+    left, right = page.split("<section>")[1:]
+    for words in ('<article class="user"', "the second way", '<details class="call"', "written to x.py"):
+        assert words in left, words
+    assert "the first way" in right
+    assert "question" not in left + right, "what both have is not repeated"
+
+
+def test_tags_that_another_program_changes_appear_in_open_lists(
+    known: Site, session: Session, library: Library
+) -> None:
+    known.get("/rows")
+    stream = known.events("/events")
+    assert next(stream)[0] == "hello"
+    plan_tag(Home(library.home).tags, session, ["elsewhere"]).do()
+    until(lambda: next(stream)[0] == "library" and ">elsewhere</span>" in known.get("/rows").text)
+    stream.close()
+
+
+def test_pages_of_a_group_start_with_its_heading_and_keep_all_filters(
+    known: Site, home: Path, library: Library
+) -> None:
+    for at in range(60):
+        one = create(str(home / "projects" / "many"), home=library.home)
+        one.append("user", f"prompt {at}")
+        one.flush()
+    library.refresh()
+    page = known.get("/rows?group=project&health=ok&start=50").text
+    assert page.index("<h2>") < page.index('class="session"')
+    assert re.search('rel="prev" href="[^"]*group=project&amp;health=ok&amp;start=0"', page)
+
+
+def test_messages_that_the_agent_loses_are_shown_and_marked_on_request(
+    known: Site, session: Session, library: Library
+) -> None:
+    path = Path(session.location)
+    lines = path.read_bytes().splitlines(keepends=True)
+    lost = next(at for at, line in enumerate(lines) if b"**answer**" in line)
+    path.write_bytes(b"".join(lines[:lost] + lines[lost + 1 :]))
+    library.refresh()
+    page = known.get(address(session)).text
+    assert ">question<" not in page
+    assert known.get(f"{address(session)}/outline").headers["x-lost"] == "1"
+    page = known.get(f"{address(session)}?recovered=1").text
+    assert 'class="user recovered"' in page
+    assert ">question<" in page
+    assert 'class="user recovered"' in known.get(f"{address(session)}/cards?start=0&recovered=1").text
+    assert "recovered=1&amp;entry=" in known.get(f"{address(session)}/outline?recovered=1").text

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
+import ipaddress
+import re
+import ssl
+import subprocess
+import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
+from sessiontree.app.workbench import Workbench
+from sessiontree.errors import UsageError
 from sessiontree.library.library import Library
 from sessiontree.web.security import MAX_BODY, MAX_WRONG_TOKENS, RateLimit
-from sessiontree.web.server import ServeOptions, exposure
+from sessiontree.web.server import ServeOptions, exposure, serve
 from tests.web.conftest import Answer, Site
 
 
@@ -116,3 +129,62 @@ def test_a_server_for_other_machines_says_what_it_exposes() -> None:
     assert "UNENCRYPTED" not in (
         exposure(ServeOptions(host="10.0.0.2", tls_cert="c", tls_key="k", read_only=True)) or ""
     )
+
+
+def test_other_machines_are_let_in_only_with_tls(library: Library, home: Path) -> None:
+    workbench = Workbench(library, str(home))
+    with pytest.raises(UsageError, match="pass --tls-cert and --tls-key"):
+        serve(workbench, ServeOptions(host="0.0.0.0"), print)
+    with pytest.raises(UsageError, match="both"):
+        serve(workbench, ServeOptions(host="0.0.0.0", tls_cert="c"), print)
+
+
+def write_certificate(folder: Path) -> tuple[Path, Path]:
+    """A self-signed certificate for 127.0.0.1, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
+    now = datetime.datetime.now(datetime.UTC)
+    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    files = folder / "cert.pem", folder / "key.pem"
+    files[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    files[1].write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return files
+
+
+def test_a_server_for_other_machines_is_encrypted_and_asks_for_the_token(home: Path, tmp_path: Path) -> None:
+    cert, key = write_certificate(tmp_path)
+    command = [sys.executable, "-m", "sessiontree", "serve", "--host", "0.0.0.0", "--tls-cert", str(cert)]
+    server = subprocess.Popen([*command, "--tls-key", str(key)], stderr=subprocess.PIPE, text=True, cwd=home)
+    try:
+        assert server.stderr is not None
+        warning, link = server.stderr.readline(), server.stderr.readline()
+        assert "other machines can reach 0.0.0.0" in warning
+        found = re.search(r"https://[^/]+:(\d+)/\?token=(\S+)", link)
+        assert found is not None
+        address = f"https://127.0.0.1:{found[1]}/"
+        trusting = urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=str(cert)))
+        opener = urllib.request.build_opener(trusting, urllib.request.HTTPCookieProcessor())
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            opener.open(address, timeout=60)
+        with opener.open(f"{address}?token={found[2]}", timeout=60) as page:
+            assert "Sessions" in page.read().decode()
+        (cookie,) = next(each for each in opener.handlers if hasattr(each, "cookiejar")).cookiejar
+        assert cookie.secure
+        with pytest.raises((urllib.error.URLError, ConnectionError)):
+            urllib.request.urlopen(f"http://127.0.0.1:{found[1]}/", timeout=60)
+    finally:
+        server.terminate()
+        server.communicate(timeout=60)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
 import msgspec
 from msgspec import Struct
 
-from sessiontree.agent.approval import Approvals, Approver
+from sessiontree.agent.approval import Approvals, Approver, Question, Reply
 from sessiontree.agent.controller import recorded_model
 from sessiontree.agent.tools.base import Tools, load_tools
 from sessiontree.app.demo import DEMO
@@ -51,6 +51,32 @@ class LaneOptions(Struct, frozen=True, kw_only=True):
     """A command that is run when a lane ends."""
     rules: Sequence[Rule] = ()
     """When lanes fork automatically; for a resumed exploration, only commands count, which its file cannot grant."""
+
+
+class LaneApprover:
+    """Approves or denies what a lane wants to do.
+
+    With `autoEdit`, files in the lane's own worktree may be changed; with `yolo`, commands may be run too. Anything
+    outside the worktree needs approval in every mode, and is denied if there is no user to ask.
+    """
+
+    def __init__(
+        self, lane: Lane, mode: ApprovalMode, tools: Tools, ask: Callable[[Question], Awaitable[Reply]] | None
+    ) -> None:
+        self._lane, self._mode, self._tools, self._ask = lane, mode, tools, ask
+
+    async def ask(self, question: Question) -> Reply:
+        # `may_always` is false for questions that have to be asked each time, such as files outside the worktree.
+        if question.may_always and (self._mode == "yolo" or (self._mode == "autoEdit" and self._is_own(question))):
+            return Reply("once")
+        if self._ask is None:
+            return Reply("no", f"there is no user to ask for approval ({question.reasons[0]})")
+        title = f"lane {self._lane.number} ({self._lane.name}) · {question.title}"
+        return await self._ask(msgspec.structs.replace(question, title=title, may_always=False))
+
+    def _is_own(self, question: Question) -> bool:
+        tool = self._tools.find(question.tool)
+        return self._lane.worktree is not None and tool is not None and tool.changes == "files"
 
 
 class OpenedExploration:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from sessiontree import plugins
 from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.dialects.canonical import SessionMeta
+from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
 from sessiontree.library.library import Library
 from sessiontree.library.roots import dialect_named
 from sessiontree.library.summary import Summary
@@ -60,8 +61,8 @@ class Workbench:
                 known = self._scope[summary.cwd] = self.library.belongs(summary, self.cwd)
             return known
 
-    def open_session(self, summary: Summary) -> Session:
-        return open_path(summary.ref, home=self.library.home, dialect=summary.agent)
+    def open_session(self, summary: Summary, read_options: ReadOptions = AS_CLIENT) -> Session:
+        return open_path(summary.ref, home=self.library.home, dialect=summary.agent, read_options=read_options)
 
     def read_tags(self) -> tuple[dict[str, tuple[str, ...]], frozenset[str]]:
         """Tags by the reference of their session, and the references of pinned sessions."""

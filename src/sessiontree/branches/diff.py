@@ -41,6 +41,8 @@ class SideFacts(Struct, frozen=True):
     used: UsageTotals
     """Usage of its requests, without the shared part."""
     last_time: str
+    nodes: tuple[int, ...] = ()
+    """Its entries, by their numbers in the session."""
 
 
 class Diff(Struct, frozen=True):
@@ -86,6 +88,7 @@ def _facts(side: BranchDelta) -> SideFacts:
         context_tokens=context_size(session.context(side.leaf).messages).tokens,
         used=total_usage(entries),
         last_time=times[-1] if times else "",
+        nodes=side.nodes,
     )
 
 

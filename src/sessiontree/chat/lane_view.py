@@ -9,15 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from functools import partial
 
-import msgspec
-
-from sessiontree.agent.approval import Question, Reply
 from sessiontree.agent.async_bridge import in_background
 from sessiontree.agent.events import ToolStart, TurnStart
 from sessiontree.agent.tools.base import Tools, short
+from sessiontree.app.exploration import LaneApprover
 from sessiontree.branches.summarize import SummaryOptions
 from sessiontree.chat.line_editor import Prompter
 from sessiontree.chat.styles import BOLD, DIM, RED
@@ -45,32 +43,6 @@ _QUIET_SECONDS = 0.5
 _HINT = "Ctrl-C: stop a lane · twice: stop all"
 _STYLES: dict[LineStyle, str] = {"plain": "", "heading": BOLD, "quiet": DIM, "bad": RED, "command": DIM}
 _CHOICE = "Decide [keep N, merge N N, drop N, diff N, show N, leave, Enter to decide later]:"
-
-
-class LaneApprover:
-    """Approves or denies what a lane wants to do.
-
-    With `autoEdit`, files in the lane's own worktree may be changed; with `yolo`, commands may be run too. Anything
-    outside the worktree needs approval in every mode, and is denied if there is no user to ask.
-    """
-
-    def __init__(
-        self, lane: Lane, mode: ApprovalMode, tools: Tools, ask: Callable[[Question], Awaitable[Reply]] | None
-    ) -> None:
-        self._lane, self._mode, self._tools, self._ask = lane, mode, tools, ask
-
-    async def ask(self, question: Question) -> Reply:
-        # `may_always` is false for questions that have to be asked each time, such as files outside the worktree.
-        if question.may_always and (self._mode == "yolo" or (self._mode == "autoEdit" and self._is_own(question))):
-            return Reply("once")
-        if self._ask is None:
-            return Reply("no", f"there is no terminal to ask for approval ({question.reasons[0]})")
-        title = f"lane {self._lane.number} ({self._lane.name}) · {question.title}"
-        return await self._ask(msgspec.structs.replace(question, title=title, may_always=False))
-
-    def _is_own(self, question: Question) -> bool:
-        tool = self._tools.find(question.tool)
-        return self._lane.worktree is not None and tool is not None and tool.changes == "files"
 
 
 class LaneView:

@@ -45,9 +45,8 @@ def run(options: Options) -> None:
         from sessiontree.stores.atomic_files import create_file
 
         path = os.path.abspath(options.html)
-        create_file(
-            path, (piece.encode() for piece in render_diff(plan.found, session.name or f"Session {session.id}"))
-        )
+        title = session.name or f"Session {session.id}"
+        create_file(path, (piece.encode() for piece in render_diff(plan.found, title, first, second)))
     if options.json:
         output.print_json({"session": session.id, **plan.describe().data, "html": path})
     elif path is not None:

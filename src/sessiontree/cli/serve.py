@@ -29,6 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--tls-cert", metavar="FILE", help="certificate, for a --host that other machines can reach")
     parser.add_argument("--tls-key", metavar="FILE", help="key of the certificate")
+    parser.add_argument(
+        "--no-tls", action="store_true", help="with such a --host, serve without encryption: anyone can read it"
+    )
     add_root_option(parser)
 
 
@@ -49,6 +52,7 @@ def run(options: Options) -> None:
         read_only=options.read_only,
         tls_cert=options.tls_cert,
         tls_key=options.tls_key,
+        no_tls=options.no_tls,
     )
     with Library(options.home, parse_roots(options.root)) as library:
         serve(Workbench(library, os.getcwd(), load_settings(os.getcwd()).settings), chosen, stderr.print_line)

@@ -52,8 +52,8 @@ def find_branch_marks(session: Reader, branches: Sequence[BranchFacts]) -> dict[
 
 
 def _label_tasks(session: Reader, starts: Sequence[str]) -> dict[str, Mark]:
+    from sessiontree.branches.subagent_branches import parse_subagent
     from sessiontree.explore.lane_table import SEPARATOR
-    from sessiontree.explore.subagent_sessions import parse_subagent
     from sessiontree.views.branch_labels import Mark
     from sessiontree.views.text import cut, one_line
 

@@ -51,11 +51,11 @@ class Result(Value, frozen=True, omit_defaults=False):
 
 def compare(exploration: ExplorationLike, worktrees: LaneWorktrees | None) -> list[Result]:
     """The results of all lanes. Reads their worktrees: blocking."""
-    return [_result(lane, worktrees) for lane in exploration.lanes]
+    return [lane_result(lane, *changed_files(lane, worktrees)) for lane in exploration.lanes]
 
 
-def _result(lane: Lane, worktrees: LaneWorktrees | None) -> Result:
-    files, problem = _changed_files(lane, worktrees)
+def lane_result(lane: Lane, files: tuple[FileChange, ...] | None, problem: str = "") -> Result:
+    """The result of a lane so far, given the changes in its worktree, or why they are not known."""
     spent, record = lane.spent, lane.record
     return Result(
         lane=lane.number,
@@ -81,7 +81,8 @@ def _result(lane: Lane, worktrees: LaneWorktrees | None) -> Result:
     )
 
 
-def _changed_files(lane: Lane, worktrees: LaneWorktrees | None) -> tuple[tuple[FileChange, ...] | None, str]:
+def changed_files(lane: Lane, worktrees: LaneWorktrees | None) -> tuple[tuple[FileChange, ...] | None, str]:
+    """The changes in the worktree of a lane, or None and the reason. Blocking."""
     if lane.worktree is None or worktrees is None:
         return None, ""
     try:

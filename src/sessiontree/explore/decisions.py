@@ -7,7 +7,7 @@ when their work is saved in git (see `worktrees`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sessiontree.branches.merge import merge as merge_branch
 from sessiontree.branches.summarize import SummaryOptions
@@ -69,8 +69,8 @@ def keep(
     chosen = find_lane(exploration.lanes, lane)
     _check_idle(session, exploration.lanes)
     leaf = session.leaf
-    is_on_lane = leaf is not None and chosen.leaf in session.path_ids(leaf)
-    former = [] if is_on_lane else [other for other in exploration.lanes if other is not chosen and _is_kept(other)]
+    is_on_lane = _is_on_lane(session, chosen)
+    former = _find_former(session, exploration, chosen)
     files, remaining = _apply([chosen], worktrees, instead_of=former) if apply else ((), former)
     _check_idle(session, exploration.lanes)
     _write_verdict(chosen, "kept", "", worktrees)
@@ -90,8 +90,19 @@ def keep(
     return DecisionResult("kept", (chosen.number,), session.leaf, files, notes=notes, failed=cleanup.failed)
 
 
-def _is_kept(lane: Lane) -> bool:
-    return lane.verdict is not None and lane.verdict.verdict == "kept"
+def _is_on_lane(session: Session, lane: Lane) -> bool:
+    return session.leaf is not None and lane.leaf in session.path_ids(session.leaf)
+
+
+def _find_former(session: Session, exploration: ExplorationLike, chosen: Lane) -> list[Lane]:
+    """The lanes that were kept before, and that `chosen` replaces."""
+    if _is_on_lane(session, chosen):
+        return []
+    return [lane for lane in exploration.lanes if lane is not chosen and _verdict_of(lane.verdict) == "kept"]
+
+
+def _verdict_of(record: VerdictRecord | None) -> Verdict | None:
+    return None if record is None else record.verdict
 
 
 def merge(
@@ -112,17 +123,11 @@ def merge(
         raise UsageError("no lanes to merge; name at least one")
     _check_idle(session, chosen)
     _apply(chosen, worktrees, dry_run=True)
-    into = _without_leaf_entries(session, session.leaf)
-    first, *_ = chosen
-    assert first.leaf is not None
-    before = session.path_ids(first.leaf)
+    into = _find_target(session, chosen)
     reason = f"with {_numbers(chosen)}"
-    if into is None or into in before[: before.index(first.start)]:
-        if len(chosen) == 1:
-            raise UsageError(
-                f"lane {first.number} starts at the current entry, so there is nothing to merge; keep it, or name more "
-                "lanes"
-            )
+    if into is None:
+        first, *_ = chosen
+        assert first.leaf is not None
         _write_verdict(first, "merged", reason, worktrees)  # before the merge entries that follow on its branch
         into = first.leaf
     joins: list[str] = []
@@ -146,6 +151,22 @@ def merge(
     notes += (*cleanup.stayed, *cleanup.failed)
     numbers = tuple(lane.number for lane in chosen)
     return DecisionResult("merged", numbers, session.leaf, files, tuple(joins), tuple(notes), cleanup.failed)
+
+
+def _find_target(session: Session, chosen: Sequence[Lane]) -> str | None:
+    """The entry that lanes are merged into; None for the end of the first lane."""
+    into = _without_leaf_entries(session, session.leaf)
+    first, *others = chosen
+    assert first.leaf is not None
+    before = session.path_ids(first.leaf)
+    if into is not None and into not in before[: before.index(first.start)]:
+        return into
+    if not others:
+        raise UsageError(
+            f"lane {first.number} starts at the current entry, so there is nothing to merge; keep it, or name more "
+            "lanes"
+        )
+    return None
 
 
 def _find_lanes(exploration: ExplorationLike, names: Sequence[int | str]) -> list[Lane]:
@@ -182,6 +203,67 @@ def leave(
     chosen = [lane for lane in exploration.lanes if lane.verdict is None]
     _check_idle(session, chosen)
     return _set_aside(session, chosen, "left", "", worktrees, keep_worktrees=keep_worktrees)
+
+
+def preview(
+    session: Session,
+    exploration: ExplorationLike,
+    lanes: Sequence[int | str],
+    verdict: Verdict,
+    worktrees: LaneWorktrees | None,
+) -> tuple[FileChange, ...]:
+    """The changes in the project that a decision would make. Raises what the decision would raise; decides nothing."""
+    chosen = _find_lanes(exploration, lanes)
+    if not chosen:
+        raise UsageError("no lanes were named; name at least one")
+    _check_idle(session, exploration.lanes if verdict == "kept" else chosen)
+    files: tuple[FileChange, ...] = ()
+    if verdict == "kept":
+        former = _find_former(session, exploration, chosen[0])
+        files, _ = _apply(chosen[:1], worktrees, instead_of=former, dry_run=True)
+    elif verdict == "merged":
+        _find_target(session, chosen)
+        files, _ = _apply(chosen, worktrees, dry_run=True)
+    return files
+
+
+def revert(
+    session: Session,
+    exploration: ExplorationLike,
+    before: Mapping[int, VerdictRecord | None],
+    leaf: str | None,
+    worktrees: LaneWorktrees | None,
+) -> DecisionResult:
+    """Take back a decision: the files of the project, the verdicts and the current entry are as before it.
+
+    `before` has the verdicts by the number of the lane. A lane that had none is left, and can be decided about. Merge
+    entries stay in the tree, on a branch of their own.
+    """
+    _check_idle(session, exploration.lanes)
+    former = [lane for lane in exploration.lanes if _has_files(before.get(lane.number))]
+    latest = [lane for lane in exploration.lanes if _has_files(lane.verdict)]
+    put_back = [lane for lane in former if lane not in latest]
+    taken_out = [lane for lane in latest if lane not in former]
+    files, remaining = _apply(put_back, worktrees, instead_of=taken_out)
+    _check_idle(session, exploration.lanes)
+    changed = [lane for lane in exploration.lanes if lane.verdict != before.get(lane.number)]
+    for lane in changed:
+        record = before.get(lane.number) or VerdictRecord("left", "the decision was undone")
+        _write_verdict(lane, record.verdict, record.why, worktrees)
+    _check_valid(session, exploration.lanes)
+    session.move(leaf)
+    session.flush()
+    notes = tuple(
+        f"lane {lane.number}: its changes may still be in the project, which has changed since; take them out by hand"
+        for lane in remaining
+        if lane.worktree is not None
+    )
+    return DecisionResult("left", tuple(lane.number for lane in changed), session.leaf, files, notes=notes)
+
+
+def _has_files(verdict: VerdictRecord | None) -> bool:
+    """Whether the files of a lane with this verdict were applied to the project."""
+    return _verdict_of(verdict) in ("kept", "merged")
 
 
 def _set_aside(
@@ -263,9 +345,9 @@ def _apply(
 ) -> tuple[tuple[FileChange, ...], list[Lane]]:
     """Apply the files of lanes to the project. Returns the changes, and former lanes whose files remain there."""
     chosen = [lane.worktree for lane in lanes if lane.worktree is not None]
-    if worktrees is None or not chosen:
-        return (), [*instead_of]
     former = [lane.worktree for lane in instead_of if lane.worktree is not None]
+    if worktrees is None or not (chosen or former):
+        return (), [*instead_of]
     applied = worktrees.apply_all(chosen, instead_of=former, dry_run=dry_run)
     if applied.clashes:
         raise ConflictError(_conflict_message(applied.clashes, lanes))

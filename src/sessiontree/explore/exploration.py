@@ -208,6 +208,13 @@ class Exploration:
             if chosen.number in self._runners:
                 self._runners[chosen.number].interrupt(why)
 
+    def steer(self, lane: int | str, text: str) -> None:
+        """Queue a message for the next request of a running lane."""
+        chosen = self.lane(lane)
+        if chosen.run is None or chosen.state != "running":
+            raise UsageError(f"lane {chosen.number} is not running ({chosen.state}), so no message can be sent to it")
+        chosen.run.steer(text)
+
     async def add(self, job: Job) -> Lane | None:
         """Start another lane. Returns None at a limit: a `LaneRefused` event has the reason."""
         why = self._why_refused(job)

@@ -32,8 +32,6 @@ INBOX = PREFIX + "inbox"
 
 TASK_TOOL = "task"
 """Name of the tool that starts sub-agents."""
-TASK = "sessiontree.task"
-"""Type of the `custom` entry that starts a sub-agent's branch: a child of a lane's entry, but not part of the lane."""
 
 Verdict: TypeAlias = Literal["kept", "merged", "dropped", "left"]
 

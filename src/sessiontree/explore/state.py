@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from sessiontree.agent.events import EndReason
 from sessiontree.agent.limits import RunUsage
+from sessiontree.branches.subagent_branches import TASK
 from sessiontree.core.entries import Custom, Entry, MessageEntry
 from sessiontree.core.messages import Assistant, text_of
 from sessiontree.core.usage import usage_of, valid_count
@@ -23,7 +24,6 @@ from sessiontree.errors import NotFoundError, UsageError
 from sessiontree.explore.lane import Lane, LaneState, find_lane
 from sessiontree.explore.leases import is_free, parse_seconds
 from sessiontree.explore.records import (
-    TASK,
     Bounds,
     BoundsChange,
     Check,

@@ -18,15 +18,14 @@ import msgspec
 
 from sessiontree import plugins
 from sessiontree.agent.approval import Approvals
-from sessiontree.core.entries import Custom, Entry, ForkOrigin
+from sessiontree.branches.subagent_branches import TASK, SubagentRecord, parse_subagent
+from sessiontree.core.entries import ForkOrigin
 from sessiontree.core.ids import new_session_id, timestamp
-from sessiontree.core.jsonio import Value
 from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.dialects.canonical import SessionMeta
 from sessiontree.dialects.contract import Dialect
 from sessiontree.errors import SessionTreeError
 from sessiontree.explore.leases import parse_seconds
-from sessiontree.explore.records import TASK
 from sessiontree.paths import home as default_home
 from sessiontree.paths import iter_session_files, session_path
 from sessiontree.session.open import open as open_session
@@ -39,29 +38,6 @@ _HEAD_BYTES = 1 << 16
 """The first entries of a file are within these bytes."""
 _CLOCK_SLACK = 2.0
 """Seconds by which a file's modification time may be before the timestamp of an entry in it."""
-
-
-class SubagentRecord(Value, frozen=True):
-    """The first entry of a sub-agent."""
-
-    call: str
-    """The tool call it works for."""
-    description: str
-    model: str
-    answer: str | None = None
-    """The entry with the call."""
-    session: str | None = None
-    """The session with that entry, if it is another one."""
-
-
-def parse_subagent(entry: Entry) -> SubagentRecord | None:
-    """Decode the record in an entry; None if no sub-agent starts there."""
-    if not isinstance(entry, Custom) or entry.custom_type != TASK:
-        return None
-    try:
-        return msgspec.convert(entry.data, SubagentRecord)
-    except msgspec.ValidationError:
-        return None
 
 
 def entry_of(record: SubagentRecord) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from sessiontree.agent.limits import GateRequest, Limits, RunUsage, Ticket
 from sessiontree.agent.loop import Run, run
 from sessiontree.agent.tool_calls import open_calls
 from sessiontree.agent.tools.base import ArgumentsError, Plan, StructTool, ToolContext, ToolOutput, Tools, short
+from sessiontree.branches.subagent_branches import SubagentRecord
 from sessiontree.core.entries import MessageEntry
 from sessiontree.core.jsonio import JsonObject
 from sessiontree.core.messages import Assistant, ToolCall, message_text, text_of, tool_calls
@@ -36,7 +37,6 @@ from sessiontree.explore.lane_messages import InboxTool, SendTool
 from sessiontree.explore.records import TASK_TOOL, Bounds
 from sessiontree.explore.request_gate import LaneGate
 from sessiontree.explore.subagent_sessions import (
-    SubagentRecord,
     create_subagent_session,
     entry_of,
     find_subagent_session,

@@ -461,7 +461,7 @@ class LaneWorktrees:
         if clashes:
             return Applied(clashes=tuple(clashes))
         if not dry_run and tree != ours:
-            self._save_project(worktrees[0], ours, project)
+            self._save_project((*worktrees, *instead_of)[0], ours, project)
             trees.checkout_tree(top, project.repository, ours, tree)
         files = trees.list_changes(project.repository, ours, tree)
         return Applied(tuple(file for file in files if not file.is_repository), stay=tuple(stay))

@@ -6,6 +6,7 @@ read.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Literal, TypeVar
 
@@ -13,6 +14,7 @@ from msgspec import Struct
 
 from sessiontree.core.entries import CONVERSATION_TYPES, Entry, Fragment, Problem
 from sessiontree.core.usage import UsageSum, UsageTotals
+from sessiontree.dialects.contract import RelatedFile
 from sessiontree.export.record_builder import build_records
 from sessiontree.export.records import Record
 from sessiontree.export.strands import Outline, Strand, build_outline
@@ -125,11 +127,16 @@ class Source:
     def fragments(self) -> list[Fragment]:
         return self._masked(self.session.fragments)
 
+    @functools.cached_property
+    def files(self) -> list[RelatedFile]:
+        """Related files of the session. Finding them reads every line."""
+        return self.session.related_files()
+
     def related_files(self) -> list[tuple[str, str, str]]:
-        """Related files of the session: kind, name, possible path. Finding them reads every line."""
+        """Related files to list: kind, name, possible path."""
         if self.branch != "all":
             return []
         found: list[tuple[str, str, str]] = [
-            (item.kind, item.name, item.places[0] if item.places else "") for item in self.session.related_files()
+            (item.kind, item.name, item.places[0] if item.places else "") for item in self.files
         ]
         return self._masked(found)

@@ -17,9 +17,10 @@ from textual.widgets import Footer, Static
 
 from sessiontree.agent.events import AgentEnd, Persisted, Retry, TextDelta
 from sessiontree.agent.tools.base import Tools
+from sessiontree.app.exploration import LaneApprover
 from sessiontree.app.summaries import summary_options
 from sessiontree.chat.base_chat import LaneApprovers
-from sessiontree.chat.lane_view import LaneApprover, LaneDecider, decision_lines, is_undecided
+from sessiontree.chat.lane_view import LaneDecider, decision_lines, is_undecided
 from sessiontree.chat.styles import DIM
 from sessiontree.core.entries import ApprovalMode
 from sessiontree.errors import SessionTreeError

@@ -9,6 +9,8 @@
     action_routes     what can be changed: plan, confirm, undo
     live              sessions that grow on disk, as server-sent events
     chats, chat_routes    chats that are watched and steered
+    explorations, explore_routes    explorations: lanes that are watched, steered and decided about
+    questions         approval questions of both
 
 Needs the extra `web`. Pages show what `app` and `views` compute; they have no rules of their own.
 """

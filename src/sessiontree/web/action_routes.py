@@ -75,6 +75,7 @@ class ActionRoutes:
         path = getattr(session, "location", None)
         if isinstance(path, str):
             fields["path"] = path
+        fields["notes"] = list(getattr(done.result, "notes", ()))
         await run_in_threadpool(self._scan)
         self._live.library_signal.fire()
         return JSONResponse(fields)

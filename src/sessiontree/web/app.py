@@ -19,6 +19,8 @@ from sessiontree.export.html.environment import static_path
 from sessiontree.web.action_routes import ActionRoutes
 from sessiontree.web.chat_routes import ChatRoutes
 from sessiontree.web.chats import Chats
+from sessiontree.web.explorations import Explorations
+from sessiontree.web.explore_routes import ExploreRoutes
 from sessiontree.web.list_pages import ListPages
 from sessiontree.web.live import Live
 from sessiontree.web.report_pages import ReportPages
@@ -33,6 +35,8 @@ def build_app(workbench: Workbench, access: Access, *, read_only: bool = False, 
     """The application of one server. With `read_only` there is no route that changes anything."""
     site = Site(workbench, read_only=read_only)
     live, chats = Live(site), Chats(site)
+    running = Explorations(site, live)
+    explore = ExploreRoutes(site, live, running)
     sessions, pages, reports = SessionPages(site), ListPages(site), ReportPages(site)
     routes: list[BaseRoute] = [
         Route("/", pages.page),
@@ -53,6 +57,7 @@ def build_app(workbench: Workbench, access: Access, *, read_only: bool = False, 
         Route("/s/{key}/compare", reports.compare),
         Route("/s/{key}/context", reports.context),
         Route("/s/{key}/health", reports.health),
+        *explore.reading_routes(),
         Mount("/static/shared", StaticFiles(directory=os.path.dirname(static_path("x")))),
         Mount("/static", StaticFiles(directory=_STATIC)),
     ]
@@ -63,6 +68,7 @@ def build_app(workbench: Workbench, access: Access, *, read_only: bool = False, 
             Route("/restore", actions.restore, methods=["POST"]),
             Route("/do", actions.do, methods=["POST"]),
             *talk.routes(),
+            *explore.changing_routes(),
         ]
 
     @contextlib.asynccontextmanager
@@ -72,12 +78,14 @@ def build_app(workbench: Workbench, access: Access, *, read_only: bool = False, 
             yield
         finally:
             await chats.close()
+            await running.close()
             await live.close()
             site.close()
 
     def stop() -> None:
         live.stop()
         chats.stop_all()
+        running.stop_all()
 
     async def on_error(request: Request, error: Exception) -> Response:
         return _error_response(site, request, error)

@@ -104,7 +104,7 @@ class ChatRoutes:
     async def answer(self, request: Request) -> Response:
         wanted = decode(await request.body(), AnswerRequest)
         reply = Reply(wanted.answer, wanted.reason)
-        self._chats.find(request.path_params["id"]).answer(wanted.id, reply)
+        self._chats.find(request.path_params["id"]).questions.answer(wanted.id, reply)
         return JSONResponse({"answered": True})
 
     async def interrupt(self, request: Request) -> Response:

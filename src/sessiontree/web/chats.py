@@ -13,7 +13,7 @@ import secrets
 from collections.abc import AsyncIterator
 from typing import Any
 
-from sessiontree.agent.approval import Question, Reply
+from sessiontree.agent.approval import Question
 from sessiontree.agent.controller import Controller
 from sessiontree.agent.events import Event, Persisted, Retry
 from sessiontree.app.event_json import encode_event
@@ -22,6 +22,7 @@ from sessiontree.errors import NotFoundError, SessionTreeError, UsageError
 from sessiontree.library.summary import Summary
 from sessiontree.stores.repositories import home_folder
 from sessiontree.web.live import Signal
+from sessiontree.web.questions import Questions
 from sessiontree.web.site import Site
 
 MAX_CHATS = 8
@@ -39,7 +40,10 @@ class Chat:
         """Events in order; None for a part of an answer that is complete now."""
         self.dropped = 0
         """Number of the first event in the log."""
-        self._questions: dict[str, asyncio.Future[Reply]] = {}
+        self.questions = Questions(
+            lambda id, asked: self.add({"type": "question", "id": id, "question": asked}),
+            lambda id: self.add({"type": "question_closed", "id": id}),
+        )
         self.closing = asyncio.Event()
         self.is_running = False
         self.error = ""
@@ -60,35 +64,10 @@ class Chat:
                     self.log[at] = None
         self.add(_brief(encode_event(event)))
 
-    async def ask(self, question: Question) -> Reply:
-        """Ask on the page, and wait for the answer (`Approver`)."""
-        id = secrets.token_urlsafe(8)
-        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self._questions[id] = future
-        asked = {
-            "tool": question.tool,
-            "title": question.title,
-            "preview": question.preview[:20_000],
-            "reasons": list(question.reasons),
-            "mayAlways": question.may_always,
-        }
-        self.add({"type": "question", "id": id, "question": asked})
-        try:
-            return await future
-        finally:
-            del self._questions[id]
-            self.add({"type": "question_closed", "id": id})
-
     async def confirm(self, text: str) -> bool:
         """Ask a yes-or-no question about settings that a session file contains."""
-        reply = await self.ask(Question("session", text, "", ("the session file says so",), may_always=False))
+        reply = await self.questions.ask(Question("session", text, "", ("the session file says so",), may_always=False))
         return reply.answer != "no"
-
-    def answer(self, id: str, reply: Reply) -> None:
-        future = self._questions.get(id)
-        if future is None or future.done():
-            raise NotFoundError("this question was answered already")
-        future.set_result(reply)
 
     async def events_from(self, position: int) -> AsyncIterator[tuple[int, dict[str, Any]]]:
         """The events from a number on, and each new one, until the chat is closed."""
@@ -154,7 +133,7 @@ class Chats:
     async def _live(self, chat: Chat, options: StartOptions, ready: asyncio.Future[None]) -> None:
         """Keep the controller open until the chat is closed."""
         try:
-            async with open_controller(options, chat, chat.confirm) as started:
+            async with open_controller(options, chat.questions, chat.confirm) as started:
                 chat.controller = started.controller
                 for note in started.notes:
                     chat.add({"type": "note", "text": note})

@@ -14,7 +14,9 @@ from sessiontree.app.preview import Preview, preview_session
 from sessiontree.app.session_list import (
     GROUPS,
     SORTS,
+    Heading,
     ListOptions,
+    Row,
     SessionList,
     complete_filter,
     list_sessions,
@@ -65,7 +67,8 @@ class ListPages:
         summary = self._site.summary_of(request)
         with self._site.sessions.use(summary) as opened:
             shown: Preview = cached(opened, "preview", lambda: preview_session(opened.session))
-        command = self._site.workbench.resume_command(summary)
+        workbench = self._site.workbench
+        command = workbench.with_short_paths(workbench.resume_command(summary))
         return HTMLResponse(self._site.fragment("preview.html", "preview", shown, summary, command))
 
     def _values(self, request: Request) -> dict[str, Any]:
@@ -82,7 +85,7 @@ class ListPages:
         start = _number(query.get("start"))
         return {
             "options": options,
-            "rows": found.rows[start : start + PAGE],
+            "rows": _page_of(found.rows, start),
             "found": found,
             "start": start,
             "page": PAGE,
@@ -117,6 +120,15 @@ class ListPages:
     def _facets(self) -> dict[str, Sequence[str]]:
         values = self._site.workbench.filter_values(self._site.known(), self._site.tags()[0])
         return {name: list(values[name])[:40] for name in ("agent", "project", "model", "tag")}
+
+
+def _page_of(rows: Sequence[Row], start: int) -> Sequence[Row]:
+    """The rows of a page; one that starts inside of a group starts with its heading."""
+    shown = rows[start : start + PAGE]
+    if not shown or isinstance(shown[0], Heading):
+        return shown
+    above = next((row for row in reversed(rows[:start]) if isinstance(row, Heading)), None)
+    return shown if above is None else [above, *shown]
 
 
 def _passes(summary: Summary, options: ListOptions) -> bool:

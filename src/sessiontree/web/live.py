@@ -28,7 +28,7 @@ SCAN_SECONDS = 3.0
 SCAN_SHARE = 0.05
 """Part of the time that scans of the library may take while a list is open."""
 MAX_STREAMS = 256
-_KEEP_ALIVE = 20.0
+KEEP_ALIVE = 20.0
 _SHOW_SECONDS = 1.0
 _BATCH = 500
 
@@ -38,14 +38,19 @@ class Signal:
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
+        self.count = 0
+        """How often it was fired."""
 
     def fire(self) -> None:
+        self.count += 1
         self._event.set()
         self._event = asyncio.Event()
 
-    async def wait(self, seconds: float) -> bool:
-        """Wait for the next `fire`; False if it does not come in time."""
+    async def wait(self, seconds: float, seen: int | None = None) -> bool:
+        """Wait for the next `fire`, or for one after the first `seen`; False if it does not come in time."""
         event = self._event
+        if seen is not None and seen != self.count:
+            return True
         try:
             await asyncio.wait_for(event.wait(), seconds)
         except TimeoutError:
@@ -150,13 +155,14 @@ class Live:
         """Entries from a position on (`from`, or `Last-Event-ID`), then each new one."""
         summary = self._site.summary_of(request)
         asked = request.headers.get("last-event-id") or request.query_params.get("from", "")
-        return self._stream(lambda: self._session_stream(summary, asked))
+        return self.stream(lambda: self._session_stream(summary, asked))
 
     async def library_events(self, _request: Request) -> Response:
         """An event whenever sessions were added, changed or removed."""
-        return self._stream(self._library_stream)
+        return self.stream(self._library_stream)
 
-    def _stream(self, events: Callable[[], AsyncIterator[str]]) -> Response:
+    def stream(self, events: Callable[[], AsyncIterator[str]]) -> Response:
+        """A response of server-sent events, as long as there are not too many."""
         if self._streams >= MAX_STREAMS:
             return PlainTextResponse("too many open streams; close some pages\n", 503)
 
@@ -171,6 +177,13 @@ class Live:
         return StreamingResponse(counted(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 
     async def _session_stream(self, summary: Summary, asked: str) -> AsyncIterator[str]:
+        async with self.watching(summary) as watcher:
+            async for event in self._follow(watcher, asked):
+                yield event
+
+    @contextlib.asynccontextmanager
+    async def watching(self, summary: Summary) -> AsyncIterator[Watcher]:
+        """The watcher of a session, which all clients share. It ends with its last client."""
         watcher = self._watchers.get(summary.ref)
         if watcher is None:
             watcher = self._watchers[summary.ref] = Watcher(self._site, summary)
@@ -178,33 +191,38 @@ class Live:
         watcher.clients += 1
         try:
             await watcher.ready.wait()
-            async for event in self._follow(watcher, asked):
-                yield event
+            yield watcher
         finally:
             watcher.clients -= 1
+
+    def fire(self, ref: str) -> None:
+        """Wake the clients of a session about which something other than its file has changed."""
+        if ref in self._watchers:
+            self._watchers[ref].signal.fire()
 
     async def _follow(self, watcher: Watcher, asked: str) -> AsyncIterator[str]:
         """The events of one client."""
         position = _position(asked, watcher)
         epoch, leaf, error = watcher.epoch, watcher.leaf, ""
-        yield _event("hello", {"count": watcher.count, "leaf": leaf})
+        yield event_text("hello", {"count": watcher.count, "leaf": leaf})
         while not self.is_closing:
+            seen = watcher.signal.count
             if watcher.epoch != epoch:
-                yield _event("rewritten", {})
+                yield event_text("rewritten", {})
                 epoch, position = watcher.epoch, watcher.count
             while position < watcher.count:
                 entries = await watcher.entries_from(position)
                 if not entries:
                     break
-                yield "".join(_event("entry", fields, f"{epoch}-{fields['node'] + 1}") for fields in entries)
+                yield "".join(event_text("entry", fields, f"{epoch}-{fields['node'] + 1}") for fields in entries)
                 position += len(entries)
             if watcher.leaf != leaf:
                 leaf = watcher.leaf
-                yield _event("leaf", {"leaf": leaf})
+                yield event_text("leaf", {"leaf": leaf})
             if watcher.error != error:
                 error = watcher.error
-                yield _event("problem", {"message": error})
-            if not await watcher.signal.wait(_KEEP_ALIVE):
+                yield event_text("problem", {"message": error})
+            if not await watcher.signal.wait(KEEP_ALIVE, seen):
                 yield ": alive\n\n"
 
     async def _watch(self, ref: str, watcher: Watcher) -> None:
@@ -218,11 +236,13 @@ class Live:
         self._list_clients += 1
         if self._scanner is None:
             self._scanner = self._spawn(self._scan())
+        seen = self.library_signal.count
         try:
-            yield _event("hello", {})
+            yield event_text("hello", {})
             while not self.is_closing:
-                changed = await self.library_signal.wait(_KEEP_ALIVE)
-                yield _event("library", {"sessions": len(self._site.known())}) if changed else ": alive\n\n"
+                changed = await self.library_signal.wait(KEEP_ALIVE, seen)
+                seen = self.library_signal.count
+                yield event_text("library", {"sessions": len(self._site.known())}) if changed else ": alive\n\n"
         finally:
             self._list_clients -= 1
 
@@ -233,12 +253,14 @@ class Live:
     async def _scan(self) -> None:
         """Scan the library from time to time while a list is open, and at least once."""
         is_first = True
+        marks = await run_in_threadpool(self._site.tags)
         while is_first or self._list_clients:
-            before, started = self._site.known(), time.monotonic()
+            before, marked, started = self._site.known(), marks, time.monotonic()
             scan = asyncio.ensure_future(run_in_threadpool(self._read_library))
             while not (await asyncio.wait([scan], timeout=_SHOW_SECONDS))[0]:
                 self.library_signal.fire()  # a first scan of many sessions is shown while it runs
-            if self._site.known() is not before:
+            marks = await run_in_threadpool(self._site.tags)  # another program may have changed tags and pins
+            if self._site.known() is not before or marks != marked:
                 self.library_signal.fire()
             is_first = False
             await asyncio.sleep(max(SCAN_SECONDS, (time.monotonic() - started) / SCAN_SHARE))
@@ -267,6 +289,7 @@ def _position(asked: str, watcher: Watcher) -> int:
     return min(int(text), watcher.count) if text.isdecimal() and len(text) < 12 else watcher.count
 
 
-def _event(name: str, fields: dict[str, Any], id: str | None = None) -> str:
+def event_text(name: str, fields: dict[str, Any], id: str | None = None) -> str:
+    """A server-sent event."""
     line = f"id: {id}\n" if id is not None else ""
     return f"event: {name}\n{line}data: {json.dumps(fields)}\n\n"

@@ -68,7 +68,7 @@ class ReportPages:
             comparison = None
             if one is not None and other is not None:
                 found = plan_diff(session, one, other).found
-                comparison = render_comparison(found, session.name or summary.title)
+                comparison = render_comparison(found, session.name or summary.title, session, session)
         values: dict[str, Any] = {"summary": summary, "key": key_of(summary.ref), "one": one, "other": other}
         return self._site.render("compare.html", branches=branches, comparison=comparison, **values)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import socket
 import webbrowser
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import uvicorn
 from msgspec import Struct
 
 from sessiontree.app.workbench import Workbench
-from sessiontree.errors import UsageError
+from sessiontree.errors import NotFoundError, UsageError
 from sessiontree.web.app import build_app
 from sessiontree.web.security import LOOPBACK, Access, Gate
 
@@ -23,6 +24,8 @@ class ServeOptions(Struct, frozen=True):
     read_only: bool = False
     tls_cert: str | None = None
     tls_key: str | None = None
+    no_tls: bool = False
+    """Whether other machines may connect without encryption."""
 
 
 def is_loopback(host: str) -> bool:
@@ -47,6 +50,14 @@ def serve(workbench: Workbench, options: ServeOptions, notify: Callable[[str], N
     """Serve until interrupted. `notify` prints a line for the user."""
     if (options.tls_cert is None) != (options.tls_key is None):
         raise UsageError("TLS needs both --tls-cert and --tls-key")
+    if not is_loopback(options.host) and options.tls_cert is None and not options.no_tls:
+        raise UsageError(
+            f"--host {options.host} lets other machines connect: pass --tls-cert and --tls-key, or --no-tls if "
+            "everyone on the network may read the link and all sessions"
+        )
+    for file in filter(None, (options.tls_cert, options.tls_key)):
+        if not os.path.isfile(file):
+            raise NotFoundError(f"{file}: no such file")
     listener = bind(options.host, options.port)
     port: int = listener.getsockname()[1]
     tls = options.tls_cert is not None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
+from urllib.parse import quote
 
 from starlette.concurrency import iterate_in_threadpool
 from starlette.requests import Request
@@ -11,9 +13,13 @@ from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingR
 
 from sessiontree.app.actions.export import new_redactor
 from sessiontree.app.actions.table import ACTIONS, Subject
+from sessiontree.branches.subagent_branches import find_subagent_branches
+from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
 from sessiontree.errors import UsageError
+from sessiontree.explore.state import find_exploration
 from sessiontree.export import FORMATS, Format, export
 from sessiontree.export.html.branch_graph import build_graph_data
+from sessiontree.export.html.page import find_lost
 from sessiontree.library.summary import Summary
 from sessiontree.models.cost_estimate import cost_total, describe_cost
 from sessiontree.session.session import Session
@@ -25,6 +31,7 @@ from sessiontree.web.session_view import (
     describe_nodes,
     find_leaf_of,
     find_path,
+    find_subagent_path,
     find_text,
     find_window,
     render_window,
@@ -35,7 +42,7 @@ MAX_NODES = 400
 """Entries whose text one request may ask for."""
 _MEDIA = {"md": "text/markdown", "html": "text/html", "json": "application/json", "jsonl": "application/x-ndjson"}
 _EXTENSIONS = {"text": "txt"}
-_NOT_OFFERED = frozenset({"export", "diff", "rewind", "undo-rewind"})
+_NOT_OFFERED = frozenset({"export", "diff", "rewind", "undo-rewind", "keep-lane", "merge-lanes", "drop-lanes"})
 """Actions with a page of their own, or that need an agent's workspace."""
 
 
@@ -47,10 +54,15 @@ class SessionPages:
         """A window of the conversation, with everything around it."""
         summary = self._site.summary_of(request)
         query = request.query_params
-        with self._site.sessions.use(summary) as opened:
+        workbench = self._site.workbench
+        shorten = workbench.with_short_paths
+        with self._use(request) as opened:
             session = opened.session
             entry = session.find_entry(query["entry"]) if query.get("entry") else None
-            path = self._path(opened, query.get("leaf"), entry)
+            leaf = query.get("leaf")
+            if query.get("lane"):  # its last entry now, which the address cannot know
+                leaf = find_exploration(session, query.get("run")).lane(query["lane"]).leaf
+            path = self._path(opened, leaf, entry)
             window = find_window(session, path, entry=entry, start=_number(query.get("start")))
             tags, pinned = self._site.tags()
             return self._site.render(
@@ -64,18 +76,22 @@ class SessionPages:
                 cards=render_window(session, path, window, self._subagents(opened)),
                 tags=tags.get(summary.ref, ()),
                 is_pinned=summary.ref in pinned,
-                facts=cached(opened, "facts", lambda: _facts(session)),
+                facts=cached(opened, "facts", lambda: _facts(session, shorten)),
                 children=self._children(summary),
                 actions=self._actions(session),
-                resume=self._site.workbench.resume_command(summary),
+                resume=shorten(workbench.resume_command(summary)),
+                folder=shorten(session.cwd or ""),
                 problems=session.known_problems,
+                is_recovered=session.read_options.recovered,
             )
 
     def cards(self, request: Request) -> Response:
         """The cards of another window, as a fragment with its positions in headers."""
         query = request.query_params
-        with self._site.sessions.use(self._site.summary_of(request)) as opened:
-            path = self._path(opened, query.get("leaf"), None)
+        with self._use(request) as opened:
+            subagent = query.get("subagent")
+            path = find_subagent_path(opened.session, subagent) if subagent else None
+            path = path or self._path(opened, query.get("leaf"), None)
             start, before = _number(query.get("start")), _number(query.get("before"))
             node = _number(query.get("node"))
             if node is not None and node in path.nodes:
@@ -89,31 +105,32 @@ class SessionPages:
         return HTMLResponse(body, headers=headers)
 
     def graph(self, request: Request) -> Response:
-        with self._site.sessions.use(self._site.summary_of(request)) as opened:
+        with self._use(request) as opened:
             return JSONResponse(cached(opened, "graph", lambda: build_graph_data(opened.session)))
 
     def rows(self, request: Request) -> Response:
         """Kind and text of some entries of the picture."""
         texts = request.query_params.get("nodes", "").split(",")[:MAX_NODES]
         nodes = [int(text) for text in texts if text.isdecimal() and len(text) < 10]
-        with self._site.sessions.use(self._site.summary_of(request)) as opened:
+        with self._use(request) as opened:
             found = describe_nodes(opened.session, nodes)
         return JSONResponse({str(node): [row.kind, row.text] for node, row in found.items()})
 
     def outline(self, request: Request) -> Response:
-        with self._site.sessions.use(self._site.summary_of(request)) as opened:
+        with self._use(request) as opened:
             path = self._path(opened, request.query_params.get("leaf"), None)
             stops = cached(opened, f"outline {path.leaf}", lambda: build_outline(opened.session, path))
-        return HTMLResponse(
-            self._site.fragment("session_parts.html", "outline", stops, request.query_params.get("leaf"))
-        )
+            lost = cached(opened, "lost", lambda: find_lost(opened.session))
+        query = {name: value for name in ("leaf", "recovered") if (value := request.query_params.get(name))}
+        body = self._site.fragment("session_parts.html", "outline", stops, query)
+        return HTMLResponse(body, headers={"x-lost": str(len(lost))})
 
     def find(self, request: Request) -> Response:
         """The entries of this branch, or of all, that contain a text."""
         summary = self._site.summary_of(request)
         words = request.query_params.get("q", "").strip()[:500]
         everywhere = bool(request.query_params.get("all"))
-        with self._site.sessions.use(summary) as opened:
+        with self._use(request) as opened:
             session = opened.session
             nodes = list(range(len(session))) if everywhere else self._path(opened, None, None).nodes
             hits = find_text(session, nodes, words) if words else []
@@ -141,6 +158,13 @@ class SessionPages:
             headers={"content-disposition": f'attachment; filename="{_file_name(summary, format)}"'},
         )
 
+    @contextlib.contextmanager
+    def _use(self, request: Request) -> Iterator[OpenSession]:
+        """The session of a request, read as its client does or, with `recovered`, with what the client loses."""
+        read_options = ReadOptions(recovered=True) if request.query_params.get("recovered") else AS_CLIENT
+        with self._site.sessions.use(self._site.summary_of(request), read_options) as opened:
+            yield opened
+
     def _path(self, opened: OpenSession, leaf: str | None, entry: str | None) -> PathView:
         session = opened.session
         chosen = session.find_entry(leaf) if leaf else None
@@ -152,18 +176,23 @@ class SessionPages:
     def _subagents(self, opened: OpenSession) -> dict[str, str]:
         """Addresses of the sessions of sub-agents, by the id of the call that started them."""
         children = {child.ref: child for child in self._children(opened.summary)}
-        if not children:
-            return {}
 
         def compute() -> dict[str, str]:
-            return {
-                file.call: f"/s/{key_of(place)}/cards?start=0"
-                for file in opened.session.related_files()
+            session, key = opened.session, key_of(opened.summary.ref)
+            ids = session.journal.tree.ids
+            on_branches = {
+                call: f"/s/{key}/cards?to_end=1&start=0&subagent={quote(ids[node])}"
+                for call, node in find_subagent_branches(session).items()
+            }
+            in_files = {
+                file.call: f"/s/{key_of(place)}/cards?to_end=1&start=0"
+                for file in (session.related_files() if children else ())
                 for place in file.places
                 if file.call and place in children
             }
+            return on_branches | in_files
 
-        found: dict[str, str] = cached(opened, "subagents", compute)
+        found: dict[str, str] = cached(opened, f"subagents {len(children)}", compute)
         return found
 
     def _children(self, summary: Summary) -> list[Summary]:
@@ -195,13 +224,13 @@ class SessionPages:
         ]
 
 
-def _facts(session: Session) -> list[tuple[str, str]]:
+def _facts(session: Session, shorten: Callable[[str], str]) -> list[tuple[str, str]]:
     header, usage = session.header, session.usage()
     rows = [
         ("session", session.id),
         ("format", f"{session.dialect.name}, version {header.version}"),
-        ("file", session.location),
-        ("folder", header.cwd),
+        ("file", shorten(session.location)),
+        ("folder", shorten(header.cwd)),
         ("git branch", session.git_branch or ""),
         ("entries", f"{len(session):,}"),
         ("requests", f"{usage.requests:,}"),

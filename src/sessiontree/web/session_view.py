@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from sessiontree.branches.merge_records import find_merges
 from sessiontree.branches.session_layout import find_layout
+from sessiontree.branches.subagent_branches import last_entry_from
 from sessiontree.core.entries import Entry, MessageEntry
 from sessiontree.core.messages import User
 from sessiontree.dialects.contract import is_metadata_id
@@ -17,6 +18,7 @@ from sessiontree.export.html.branch_graph import GraphRow
 from sessiontree.export.html.cards import CardRenderer, State, group_cards
 from sessiontree.export.html.compaction_folds import find_folds
 from sessiontree.export.html.page import find_recovered
+from sessiontree.export.html.subagents import opening
 from sessiontree.export.record_builder import build_records, gist, records_of
 from sessiontree.export.records import Call, Command, Note, Record, TextPiece, ThinkingPiece
 from sessiontree.session.session import Session
@@ -27,6 +29,7 @@ _LOOK_AHEAD = 400
 _STEP = 64
 MAX_HITS = 200
 MAX_OUTLINE = 2_000
+_NO_SUBAGENTS: Mapping[str, str] = {}
 
 
 class PathView(Struct, frozen=True):
@@ -55,6 +58,17 @@ def find_path(session: Session, leaf: str | None = None) -> PathView:
     current = _history(session, session.leaf)
     nodes = current if leaf is None or leaf == session.leaf else _history(session, leaf)
     return PathView(nodes, session.leaf if leaf is None else leaf, frozenset(current), find_recovered(session))
+
+
+def find_subagent_path(session: Session, start: str) -> PathView:
+    """The entries of a sub-agent on a branch of the session, from its first one. None counts as abandoned."""
+    first = session.node_of(start)
+    if first is None:
+        raise NotFoundError(f"no entry {start!r} in this session")
+    last = session.journal.tree.ids[last_entry_from(session, first)]
+    history = _history(session, last)
+    nodes = history[history.index(first) :] if first in history else [node for node in history if node > first]
+    return PathView(nodes, last, frozenset(nodes), frozenset())
 
 
 def _history(session: Session, leaf: str | None) -> list[int]:
@@ -113,10 +127,14 @@ def _read(session: Session, nodes: Sequence[int]) -> Iterator[Entry]:
 
 
 def render_window(
-    session: Session, path: PathView, window: Window, subagents: Mapping[str, str] | None = None
+    session: Session, path: PathView, window: Window, subagents: Mapping[str, str] = _NO_SUBAGENTS
 ) -> Markup:
-    """The cards of a window."""
-    renderer = CardRenderer(session.dialect.name, subagents)
+    """The cards of a window. `subagents` are the addresses of sub-agents' cards, by the id of their call."""
+
+    def find_subagent(call: str) -> Markup | None:
+        return opening(None, "", 0, subagents[call]) if call in subagents else None
+
+    renderer = CardRenderer(session.dialect.name, find_subagent)
     folds = find_folds(session, path.nodes)
     parts: list[str] = []
     for card in group_cards(iter_records(session, path.nodes[window.start : window.end]), path.states_of):

@@ -20,6 +20,7 @@ from sessiontree.app.actions.convert import check_target, plan_convert
 from sessiontree.app.actions.diff import plan_diff
 from sessiontree.app.actions.export import plan_export
 from sessiontree.app.actions.fork import plan_fork
+from sessiontree.app.actions.lanes import DropLanesPlan, KeepLanePlan, MergeLanesPlan, plan_decision, why_no_lanes
 from sessiontree.app.actions.leave_out import plan_leave_out, plan_take_in
 from sessiontree.app.actions.merge import plan_merge, plan_pick
 from sessiontree.app.actions.names import plan_label, plan_rename
@@ -40,9 +41,9 @@ from sessiontree.settings import Settings
 ArgumentKind: TypeAlias = Literal["entry", "entries", "text", "texts", "path", "choice", "flag"]
 """`entry` is the id of an entry; `choice` is one of `choices`."""
 
-Need: TypeAlias = Literal["write", "file", "context edits", "workspace"]
+Need: TypeAlias = Literal["write", "file", "context edits", "workspace", "lanes"]
 """What an action needs of a session: that it can be written, is a file of its own, can leave entries out of its
-context, or has the contents of files in the folder that tools work in."""
+context, has the contents of files in the folder that tools work in, or has an exploration."""
 
 
 class Subject(Struct, frozen=True):
@@ -102,6 +103,7 @@ _REASONS: dict[Need, Callable[[Subject], str | None]] = {
     "file": _not_a_file,
     "context edits": _no_edits,
     "workspace": _no_workspace,
+    "lanes": lambda subject: why_no_lanes(subject.session),
 }
 
 
@@ -142,6 +144,19 @@ def _rewind(subject: Subject, entry: str | None = None, scope: Any = "both") -> 
     return plan_rewind(subject.session, _workspace(subject), entry).choose(scope)
 
 
+def _keep_lane(subject: Subject, lane: str, run: str | None = None) -> ActionPlan[Any]:
+    return plan_decision(KeepLanePlan, subject.session, subject.home.folder, [lane], run)
+
+
+def _merge_lanes(subject: Subject, lanes: list[str], run: str | None = None) -> ActionPlan[Any]:
+    summary = summary_options(subject.settings)
+    return plan_decision(MergeLanesPlan, subject.session, subject.home.folder, lanes, run, summary)
+
+
+def _drop_lanes(subject: Subject, lanes: list[str], run: str | None = None) -> ActionPlan[Any]:
+    return plan_decision(DropLanesPlan, subject.session, subject.home.folder, lanes, run)
+
+
 def _tags(subject: Subject) -> TagFile:
     return subject.home.tags_of(subject.session)
 
@@ -156,6 +171,8 @@ ENTRY = Argument("entry", "entry", is_required=True)
 ENTRIES = Argument("entries", "entries", is_required=True)
 BRANCH = Argument("branch", "choice", choices=("active", "all"))
 INSTRUCTIONS = Argument("instructions", "text")
+LANES = (Argument("lanes", "texts", is_required=True), Argument("run", "text"))
+"""Lanes by number or name, and the id of their exploration; default: the last one."""
 
 ACTIONS: dict[str, Action] = {
     action.name: action
@@ -238,6 +255,15 @@ ACTIONS: dict[str, Action] = {
             lambda subject: plan_undo_rewind(subject.session, _workspace(subject)),
             needs=("write", "workspace"),
         ),
+        Action(
+            "keep-lane",
+            "Keep a lane: make it current and apply its files",
+            _keep_lane,
+            (Argument("lane", "text", is_required=True), Argument("run", "text")),
+            ("write", "lanes"),
+        ),
+        Action("merge-lanes", "Merge lanes: summaries and files", _merge_lanes, LANES, ("write", "lanes")),
+        Action("drop-lanes", "Drop lanes", _drop_lanes, LANES, ("write", "lanes")),
         Action(
             "tag",
             "Change the tags of the session",

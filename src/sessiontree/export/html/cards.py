@@ -7,7 +7,7 @@ keeps an element of its own, so that links to it work.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
 from markupsafe import Markup
@@ -94,10 +94,10 @@ def _continues(card: Card, record: Record) -> bool:
 class CardRenderer:
     """Renders the cards of one session."""
 
-    def __init__(self, agent: str, subagents: Mapping[str, str] | None = None) -> None:
-        """`subagents` are the addresses of sessions that calls started, by the id of the call."""
+    def __init__(self, agent: str, find_subagent: Callable[[str], Markup | None] | None = None) -> None:
+        """`find_subagent` renders the sub-agent that a call started, by the id of the call."""
         self._agent = agent
-        self._subagents = subagents or {}
+        self._find_subagent = find_subagent
         self._macros: Any = environment().get_template("card.html").module
 
     def render(self, card: Card) -> Markup:
@@ -121,7 +121,7 @@ class CardRenderer:
         if record.is_small:
             return Markup("")
         fold = record.who == "system"
-        return Markup("").join([self._piece(piece, fold=fold) for piece in record.pieces])
+        return _joined([self._piece(piece, fold=fold) for piece in record.pieces])
 
     def _piece(self, piece: Piece, *, fold: bool = False) -> Markup:
         macros = self._macros
@@ -171,7 +171,7 @@ class CardRenderer:
             arguments,
             "" if result is None else self._result(result),
             "" if result is None else _describe_size(result),
-            self._subagents.get(call.id),
+            None if self._find_subagent is None else self._find_subagent(call.id),
         )
         return rendered
 
@@ -193,7 +193,12 @@ class CardRenderer:
                 parts.append(macros.output(piece.text, result.error, is_long, describe_text(piece.text)))
             else:
                 parts.append(self._piece(piece))
-        return Markup("").join(parts)
+        return _joined(parts)
+
+
+def _joined(parts: Sequence[Markup]) -> Markup:
+    """Markup in a row; `Markup.join` would look at each part again."""
+    return parts[0] if len(parts) == 1 else Markup("".join(parts))  # noqa: S704 - every part is markup
 
 
 def _shown(value: object) -> str:

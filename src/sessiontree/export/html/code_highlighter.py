@@ -60,12 +60,17 @@ def _class_of(kind: object) -> str:
 @functools.lru_cache(64)
 def _find_lexer(language: str) -> Lexer | None:
     from pygments.lexers import get_lexer_by_name
-    from pygments.util import ClassNotFound
 
-    try:
-        return get_lexer_by_name(language, stripnl=False, ensurenl=False)
-    except ClassNotFound:
+    if language not in _known_languages():  # for others, Pygments would search all installed packages for plugins
         return None
+    return get_lexer_by_name(language, stripnl=False, ensurenl=False)
+
+
+@functools.cache
+def _known_languages() -> frozenset[str]:
+    from pygments.lexers import LEXERS
+
+    return frozenset(alias.lower() for _, _, aliases, _, _ in LEXERS.values() for alias in aliases)
 
 
 @functools.lru_cache(256)

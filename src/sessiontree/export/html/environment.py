@@ -12,6 +12,7 @@ from jinja2 import BaseLoader, ChoiceLoader, Environment, FileSystemLoader, Stri
 from markupsafe import Markup
 
 from sessiontree.export.escape import anchor, stamp
+from sessiontree.export.html.template_cache import TemplateCache
 from sessiontree.export.record_builder import first_words
 from sessiontree.export.sanitize import safe
 from sessiontree.views.text import human_size, plural
@@ -22,7 +23,7 @@ _HERE = os.path.dirname(__file__)
 def _finalize(value: Any) -> Any:
     """Sanitize a value before it is escaped. Markup comes from our own renderers, which sanitize what they read."""
     if value.__class__ is str:
-        return value if value.isprintable() and value.isascii() else safe(value)
+        return value if value.isascii() and value.isprintable() else safe(value)
     return "" if value is None else value
 
 
@@ -39,6 +40,7 @@ def build_environment(folder: str | None = None) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
+        bytecode_cache=TemplateCache(__file__),
     )
     environment.filters |= {
         "anchor": anchor,

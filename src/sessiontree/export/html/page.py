@@ -19,12 +19,13 @@ from typing import Any
 from markupsafe import Markup
 
 from sessiontree.core.jsonio import render_json
-from sessiontree.dialects.contract import AS_CLIENT
+from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
 from sessiontree.export.html.branch_graph import build_graph_data
 from sessiontree.export.html.cards import CardRenderer, State, group_cards
 from sessiontree.export.html.compaction_folds import find_folds
 from sessiontree.export.html.environment import content_hash, environment, static_text
 from sessiontree.export.html.sidebar import Sidebar
+from sessiontree.export.html.subagents import Subagents
 from sessiontree.export.records import Record
 from sessiontree.export.source import Facts, Source
 from sessiontree.session.reader import Reader
@@ -37,21 +38,32 @@ def render_html(source: Source) -> Iterator[str]:
     yield _head(title_of(facts))
     yield parts.opening(facts, title_of(facts))
     side = Sidebar(source)
-    renderer = CardRenderer(facts.dialect)
     recovered = find_recovered(source.session)
-    for number, strand in enumerate(source.strands):
-        if number:
-            origin = None if strand.fork is None else source.session.journal.tree.ids[strand.fork]
-            yield parts.branch_heading(number, origin, side.first_words(number))
+
+    def render_strand(number: int, *, is_nested: bool = False) -> Iterator[str]:
+        strand = source.outline.strands[number]
         records = _noted(side, number, source.records(strand))
-        states = _states(recovered, is_active=strand.active)
+        states = _states(recovered, is_active=strand.active or is_nested)
         folds = find_folds(source.session, strand.nodes)
         for card in group_cards(records, states):
             yield from folds.markup_before(card.first.node)
             yield renderer.render(card)
         yield from folds.markup_at_end()
+
+    subagents = Subagents(source, lambda number: render_strand(number, is_nested=True))
+    side.nested = nested = frozenset(subagents.waiting)
+    renderer = CardRenderer(facts.dialect, subagents.render)
+    for number, strand in enumerate(source.strands):
+        if number in nested and number not in subagents.waiting:
+            continue  # it was shown inside of the call that started it
+        if number:
+            subagents.waiting.discard(number)
+            origin = None if strand.fork is None else source.session.journal.tree.ids[strand.fork]
+            yield parts.branch_heading(number, origin, side.first_words(number))
+        yield from render_strand(number)
         if not number and not strand.nodes:
             yield '<p class="quiet">The session is at the beginning, before its first entry.</p>'
+    side.nested -= subagents.waiting
     yield from _outside(source, renderer)
     yield parts.damage(source.problems(), source.fragments())
     yield "</main>"
@@ -73,10 +85,13 @@ def _noted(side: Sidebar, number: int, records: Iterable[Record]) -> Iterator[Re
 
 def find_recovered(session: Reader) -> frozenset[int]:
     """The entries of the active path that the session's own client would not show."""
-    if not session.read_options.recovered:
-        return frozenset()
+    return find_lost(session) if session.read_options.recovered else frozenset()
+
+
+def find_lost(session: Reader) -> frozenset[int]:
+    """The entries of the active path that only a recovered reading shows."""
     leaf = session.node_of(session.leaf)
-    shown = session.dialect.find_history(session.journal, leaf, session.read_options)
+    shown = session.dialect.find_history(session.journal, leaf, ReadOptions(recovered=True))
     return frozenset(shown).difference(session.dialect.find_history(session.journal, leaf, AS_CLIENT))
 
 

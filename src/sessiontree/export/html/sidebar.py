@@ -61,6 +61,8 @@ class Sidebar:
         self._deeper: deque[int] = deque()
         self.rows: dict[int, GraphRow] = {}
         """Kind and text of the entries that were rendered, for the picture of branches."""
+        self.nested: frozenset[int] = frozenset()
+        """Strands of sub-agents that are part of the page, inside of their calls."""
         self._here = source.session.node_of(source.session.leaf)
         self._joins = find_merges(source.session)
         self._merged = {
@@ -146,7 +148,7 @@ class Sidebar:
     def _branch(self, number: int, depth: int) -> Iterator[OutlineItem]:
         """A branch by its first words, with its stops if it is part of the page."""
         words = self.first_words(number)
-        if self._source.branch != "all":
+        if self._source.branch != "all" and number not in self.nested:
             yield OutlineItem(depth, f"{words} (not in this page)", None)
             return
         yield OutlineItem(depth, words, f"branch-{number}")

@@ -47,13 +47,13 @@
     return found;
   }
 
-  function open(action, presets) {
+  function open(action, presets, key) {
     title.textContent = action.title;
     body.textContent = "";
     action.arguments.forEach(function (argument) { field(argument, presets && presets[argument.name]); });
     confirm.textContent = "Plan";
     confirm.hidden = false;
-    onConfirm = function () { plan("/s/" + main.dataset.key + "/plan", { action: action.name, arguments: values() }); };
+    onConfirm = function () { plan("/s/" + (key || main.dataset.key) + "/plan", { action: action.name, arguments: values() }); };
     if (!dialog.open) dialog.showModal();
     if (!action.arguments.length) onConfirm();
   }
@@ -67,7 +67,9 @@
       found.lines.slice(0, 60).forEach(function (line) { paragraph(line, "quiet"); });
       found.warnings.forEach(function (line) { paragraph(line, "bad"); });
       if (found.final) paragraph("This cannot be undone here: " + found.final, "bad");
-      if (found.nothing) { paragraph("Nothing to do: " + found.nothing); confirm.hidden = true; return; }
+      confirm.hidden = Boolean(found.nothing);
+      if (!dialog.open) dialog.showModal();
+      if (found.nothing) { paragraph("Nothing to do: " + found.nothing); return; }
       confirm.textContent = "Do it";
       onConfirm = function () { carryOut(found.plan); };
       confirm.focus();
@@ -80,16 +82,17 @@
       dialog.close();
       if (found.undo) sessionStorage.setItem("undo", JSON.stringify({ plan: found.undo, title: found.undoTitle }));
       else sessionStorage.removeItem("undo");
-      sessionStorage.setItem("done", "Done." + (found.path ? " " + found.path : ""));
+      sessionStorage.setItem("done", ["Done."].concat(found.path || [], found.notes || []).join(" "));
       location.reload();
     }).catch(fail).finally(function () { confirm.disabled = false; });
   }
 
   function fail(error) {
-    if (!dialog.open) dialog.showModal();
+    if (!dialog.open) { title.textContent = "Not possible"; body.textContent = ""; confirm.hidden = true; dialog.showModal(); }
     paragraph(error.message, "bad");
   }
 
+  window.pageActions = { plan: plan, open: open };
   document.querySelectorAll("[data-action]").forEach(function (button) {
     button.addEventListener("click", function () { open(JSON.parse(button.dataset.action)); });
   });
@@ -111,7 +114,7 @@
       var select = document.createElement("select");
       select.className = "entry-menu";
       select.setAttribute("aria-label", "Actions for this entry");
-      [{ name: "", title: "⋯" }].concat(actions, [{ name: "compare", title: "Compare with the current branch" }, { name: "context", title: "Show the context up to here" }]).forEach(function (action) {
+      [{ name: "", title: "⋯" }].concat(actions, [{ name: "compare", title: "Compare with the current branch" }, { name: "context", title: "Show the context up to here" }, { name: "explore", title: "Explore from here" }]).forEach(function (action) {
         var option = document.createElement("option");
         option.value = action.name;
         option.textContent = action.title;
@@ -121,6 +124,7 @@
         var name = select.value, id = card.dataset.id;
         select.value = "";
         if (name === "compare") { location.href = "/s/" + main.dataset.key + "/compare?other=" + encodeURIComponent(id); return; }
+        if (name === "explore") { location.href = "/s/" + main.dataset.key + "/explore?at=" + encodeURIComponent(id); return; }
         if (name === "context") { location.href = "/s/" + main.dataset.key + "/context?leaf=" + encodeURIComponent(id); return; }
         var action = actions.filter(function (one) { return one.name === name; })[0], presets = {};
         action.arguments.forEach(function (argument) { if ((argument.kind === "entry" && argument.name === "entry") || argument.kind === "entries") presets[argument.name] = id; });

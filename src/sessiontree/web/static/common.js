@@ -34,5 +34,15 @@ var page = (function () {
     return function () { clearTimeout(waiting); waiting = setTimeout(act, wait); };
   }
 
-  return { post: post, notify: notify, later: later };
+  /* Loads the content of a part that names its source, when it is opened for the first time. */
+  function loadWhenOpened(parts) {
+    parts.addEventListener("toggle", function (event) {
+      var box = event.target;
+      if (!box.open || !box.dataset.source || box.dataset.loaded) return;
+      box.dataset.loaded = "1";
+      fetch(box.dataset.source).then(function (response) { return response.text(); }).then(function (text) { box.insertAdjacentHTML("beforeend", text); });
+    }, true);
+  }
+
+  return { loadWhenOpened: loadWhenOpened, post: post, notify: notify, later: later };
 })();

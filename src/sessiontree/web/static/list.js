@@ -11,13 +11,14 @@
   }
 
   function load() {
-    var mine = ++number, query = address(), focused = document.activeElement && document.activeElement.closest("li[data-key]");
+    var mine = ++number, query = address(), active = document.activeElement, focused = active && active.closest("li[data-key]");
+    var part = active && active.dataset.row ? '[data-row="' + active.dataset.row + '"]' : "a";
     return fetch("/rows?" + query).then(function (response) { return response.text(); }).then(function (text) {
       if (mine !== number) return;
       rows.innerHTML = text;
       history.replaceState(null, "", "/?" + query);
       if (focused) {
-        var again = rows.querySelector('li[data-key="' + focused.dataset.key + '"] a');
+        var again = rows.querySelector('li[data-key="' + focused.dataset.key + '"] ' + part);
         if (again) again.focus();
       }
     });
@@ -54,6 +55,15 @@
   });
   document.querySelectorAll("[data-filter]").forEach(function (button) {
     button.addEventListener("click", function () { box.value = (box.value.trim() + " " + button.dataset.filter).trim() + " "; rows.dataset.typed = "1"; load(); box.focus(); });
+  });
+
+  /* Tags and pins of a row */
+  var tagging = { name: "tag", title: "Change the tags of the session", arguments: [{ name: "add", kind: "texts" }, { name: "remove", kind: "texts" }] };
+  rows.addEventListener("click", function (event) {
+    var button = event.target.closest("[data-row]"), key = button && button.closest("li").dataset.key;
+    if (!button) return;
+    if (button.dataset.row === "tag") pageActions.open(tagging, { remove: "" }, key);
+    else pageActions.plan("/s/" + key + "/plan", { action: "pin", arguments: { pinned: button.getAttribute("aria-pressed") !== "true" } });
   });
 
   var look = page.later(function () {

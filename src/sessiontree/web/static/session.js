@@ -6,7 +6,8 @@
   var at = { start: Number(main.dataset.start), end: Number(main.dataset.end), total: Number(main.dataset.total), leaf: main.dataset.leaf };
   var graph = null, asked = {};
 
-  function leafQuery() { return at.leaf ? "&leaf=" + encodeURIComponent(at.leaf) : ""; }
+  var recovered = main.dataset.recovered ? "recovered=1" : "";
+  function leafQuery() { return (at.leaf ? "&leaf=" + encodeURIComponent(at.leaf) : "") + (recovered && "&" + recovered); }
 
   function load(query) {
     return fetch(base + "/cards?" + query + leafQuery()).then(function (response) {
@@ -47,12 +48,7 @@
   });
 
   /* Sub-agents and folds */
-  main.addEventListener("toggle", function (event) {
-    var box = event.target;
-    if (!box.open || !box.dataset.source || box.dataset.loaded) return;
-    box.dataset.loaded = "1";
-    fetch(box.dataset.source).then(function (response) { return response.text(); }).then(function (text) { box.insertAdjacentHTML("beforeend", text); });
-  }, true);
+  page.loadWhenOpened(main);
   function fold(open) { cards.querySelectorAll("details:not(.subagent)").forEach(function (one) { one.open = open; }); }
   document.getElementById("unfold").addEventListener("click", function () { fold(true); });
   document.getElementById("fold").addEventListener("click", function () { fold(false); });
@@ -73,7 +69,7 @@
   }
   function go(id) {
     var found = element(id);
-    if (!found) { location.href = base + "?entry=" + encodeURIComponent(id) + "#entry-" + encodeURIComponent(id); return; }
+    if (!found) { location.href = base + "?" + (recovered && recovered + "&") + "entry=" + encodeURIComponent(id) + "#entry-" + encodeURIComponent(id); return; }
     for (var up = found; up; up = up.parentElement) if (up.tagName === "DETAILS") up.open = true;
     history.replaceState(null, "", "#" + found.id);
     found.scrollIntoView({ block: "start" });
@@ -104,7 +100,7 @@
     });
   }, 60);
   function loadGraph() {
-    return fetch(base + "/graph").then(function (response) { return response.json(); }).then(function (data) {
+    return fetch(base + "/graph?" + recovered).then(function (response) { return response.json(); }).then(function (data) {
       if (!data.nodes.length) return;
       data.kinds = data.kinds.length ? data.kinds : new Array(data.nodes.length).fill("");
       data.texts = data.texts.length ? data.texts : new Array(data.nodes.length).fill("");
@@ -132,7 +128,11 @@
   loadGraph();
 
   function loadOutline() {
-    fetch(base + "/outline?" + leafQuery().slice(1)).then(function (response) { return response.ok ? response.text() : ""; }).then(function (text) {
+    fetch(base + "/outline?" + leafQuery().slice(1)).then(function (response) {
+      var lost = Number(response.headers.get("x-lost")), line = document.getElementById("recovered");
+      if (lost && !recovered) { line.firstElementChild.textContent = lost === 1 ? "The agent itself would lose 1 message of this session." : "The agent itself would lose " + lost + " messages of this session."; line.hidden = false; }
+      return response.ok ? response.text() : "";
+    }).then(function (text) {
       document.getElementById("outline").innerHTML = text;
     });
   }
@@ -145,7 +145,7 @@
     return all[index] || null;
   }
   var grow = page.later(function () {
-    if (at.end < at.total || at.leaf) { show(); return; }
+    if (at.end < at.total) { show(); return; }
     var isAtEnd = innerHeight + scrollY > document.body.scrollHeight - 200;
     load("to_end=1" + (lastPrompt() ? "&node=" + lastPrompt().dataset.node : "&start=" + at.start)).then(function (found) {
       var open = {}, known = {};
@@ -167,12 +167,17 @@
   var events = new EventSource(base + "/events?from=" + main.dataset.count);
   var received = 0;
   events.addEventListener("entry", function (event) {
-    if (JSON.parse(event.data).type === "compaction") { location.reload(); return; }
+    var entry = JSON.parse(event.data);
+    if (entry.type === "compaction") { location.reload(); return; }
     received += 1;
     live.textContent = received + (received === 1 ? " new entry" : " new entries");
-    grow(); redraw(); reoutline();
+    redraw();
+    /* On another branch than the one that is shown, or a mark on it that nothing follows. */
+    if (at.leaf && (entry.parent !== at.leaf || entry.type === "leaf" || entry.type === "label")) return;
+    if (at.leaf) at.leaf = entry.id;
+    grow(); reoutline();
   });
-  events.addEventListener("leaf", function () { grow(); redraw(); });
+  events.addEventListener("leaf", function () { if (!at.leaf) grow(); redraw(); });
   events.addEventListener("rewritten", function () { location.reload(); });
   events.addEventListener("problem", function (event) { live.textContent = JSON.parse(event.data).message; });
 
