@@ -23,6 +23,7 @@ import sessiontree
 from sessiontree.agent.tools.base import Tools
 from sessiontree.archive.truncate import truncate
 from sessiontree.branches.leave import leave
+from sessiontree.branches.subagent_branches import TASK
 from sessiontree.conversion.install import Request, carry_out, make_plan
 from sessiontree.core.jsonio import render_json
 from sessiontree.core.messages import message_text
@@ -32,7 +33,7 @@ from sessiontree.dialects.side_branches import STARTS
 from sessiontree.explore import LaneEvent, resume
 from sessiontree.explore.decisions import keep
 from sessiontree.explore.events import LaneMade
-from sessiontree.explore.records import PREFIX, TASK, LaneRecord, Plan
+from sessiontree.explore.records import PREFIX, LaneRecord, Plan
 from sessiontree.explore.state import find_exploration
 from sessiontree.explore.task_tool import TaskTool
 from sessiontree.models import ScriptedModel

@@ -12,11 +12,12 @@ import pytest
 import sessiontree
 from sessiontree.agent.tool_calls import Answered
 from sessiontree.agent.tools.base import Tools, load_tools
+from sessiontree.branches.subagent_branches import TASK
 from sessiontree.core.messages import message_text
 from sessiontree.errors import NotFoundError, UsageError
 from sessiontree.explore import Bounds, Lane, explorations, explore, resume
 from sessiontree.explore.leases import new_lease
-from sessiontree.explore.records import TASK, LaneRecord, Plan, PlannedLane, iter_records, write
+from sessiontree.explore.records import LaneRecord, Plan, PlannedLane, iter_records, write
 from sessiontree.explore.state import find_exploration
 from sessiontree.session.session import Branch, Session
 from tests.explore.lanes import Note, Stepping, check_is_sound, explored, new_session, own_messages
