@@ -373,7 +373,7 @@ def test_a_long_entry_is_scrolled_beside_the_tree(running: Running) -> None:
         panel.show_now(*map(Text, lines))
 
         def shown() -> list[str]:
-            return [panel.render_line(y).text.rstrip("▐ ") for y in range(panel.size.height)]
+            return [panel.render_line(y).text.strip("│▐ ") for y in range(panel.size.height)]
 
         height = panel.size.height
         assert shown() == lines[:height]

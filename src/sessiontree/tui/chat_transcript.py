@@ -10,21 +10,20 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from rich.console import Group
-from textual.events import Click, MouseScrollDown, MouseScrollUp
+from textual.events import Click
 from textual.strip import Strip
-from textual.widget import Widget
 
 from sessiontree.core.entries import CONVERSATION_TYPES, Entry
 from sessiontree.session.session import Session
 from sessiontree.tui.chat_blocks import Block, CallStatus, EntryBlock, Look, NoteBlock
+from sessiontree.tui.line_widget import WheelScrolled
 
 _KEPT = 512
 """Blocks whose lines are kept."""
 _RECENT = 64
-WHEEL_LINES = 3
 
 
-class Transcript(Widget, can_focus=False):
+class Transcript(WheelScrolled, can_focus=False):
     """Shows blocks. It stays at the end until the user scrolls back."""
 
     DEFAULT_CSS = "Transcript { height: 1fr; padding: 0 1; }"
@@ -122,7 +121,7 @@ class Transcript(Widget, can_focus=False):
     def is_at_end(self) -> bool:
         return self._top is None
 
-    def scroll_lines(self, lines: int) -> None:
+    def scroll_rows(self, lines: int) -> None:
         """Scroll; a negative number goes back."""
         if lines < 0:
             block, line = self._top or self._top_at_end()
@@ -141,7 +140,7 @@ class Transcript(Widget, can_focus=False):
         self.redraw()
 
     def scroll_pages(self, pages: int) -> None:
-        self.scroll_lines(pages * max(self.size.height - 2, 1))
+        self.scroll_rows(pages * max(self.size.height - 2, 1))
 
     def go_to_start(self) -> None:
         self._top = (0, 0)
@@ -215,14 +214,6 @@ class Transcript(Widget, can_focus=False):
 
     def on_resize(self) -> None:
         self.redraw()
-
-    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
-        event.stop()
-        self.scroll_lines(WHEEL_LINES)
-
-    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
-        event.stop()
-        self.scroll_lines(-WHEEL_LINES)
 
     def on_click(self, event: Click) -> None:
         """Unfold or fold the calls of a block."""
