@@ -31,7 +31,7 @@ _DELAY = 0.05
 _MAX_ENTRIES = 50
 _MOST = 20_000
 """Characters of one block that are shown; a screen is not the place for more."""
-_PIECE = 40
+_PIECE = 10
 _OLD = ("old_text", "oldText", "old_string", "oldString")
 _NEW = ("new_text", "newText", "new_string", "newString", "content")
 

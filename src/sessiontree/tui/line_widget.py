@@ -103,10 +103,9 @@ class LineWidget(WheelScrolled):
 
     def render_lines(self, crop: Region) -> list[Strip]:
         width, height = self.size
-        filters = tuple(self.get_line_filters())
-        paint = _Paint(self.rich_style, self.background_colors[1], filters, width, self.line_width)
-        if self._paint is None or paint.key != self._paint.key:
-            self._kept, self._paint = {}, paint
+        key = (tuple(self.get_line_filters()), width, self.line_width)
+        if self._paint is None or key != self._paint.key:
+            self._kept, self._paint = {}, _Paint(self.rich_style, self.background_colors[1], *key)
         count, top, paint = self.count_lines(), self.top, self._paint
         bar = bar_rows(top, height, count)
         visible = range(top, min(top + height, count))
@@ -117,6 +116,11 @@ class LineWidget(WheelScrolled):
             self._line(top + y if top + y < count else _AFTER, paint, is_bar=y in bar) for y in crop.line_range
         ]
         return strips if crop.column_span == (0, width) else [strip.crop(*crop.column_span) for strip in strips]
+
+    def notify_style_update(self) -> None:
+        """Called by Textual when styles have changed, for example by another theme."""
+        super().notify_style_update()
+        self._paint = None
 
     def render_line(self, y: int) -> Strip:
         return self.render_lines(Region(0, y, self.size.width, 1))[0]
@@ -160,7 +164,8 @@ class _Paint:
     def __init__(
         self, style: Style, background: Color, filters: tuple[LineFilter, ...], width: int, room: int
     ) -> None:
-        self.key = (style, background, filters, width, room)
+        self.key = (filters, width, room)
+        """What may change without another style."""
         self._style, self._background, self._filters = style, background, filters
         self.width = width
         self.room = room

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from sessiontree.views.text import clean
 
-_PIECE = 1_000
+_PIECE = 500
 """Characters of a piece; it ends with the paragraph."""
 
 

@@ -12,7 +12,6 @@ from rich.console import Console, RenderableType
 from rich.segment import Segment
 from textual import work
 from textual.geometry import Region
-from textual.strip import Strip
 
 from sessiontree.tui.line_widget import LineWidget
 
@@ -35,7 +34,7 @@ class RenderedPanel(LineWidget, can_focus=False):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._build: Build | None = None
-        self._lines: list[Strip] = []
+        self._lines: list[list[Segment]] = []
         self._shown: Build | None = None
         self._is_whole = True
         """Whether all of the content is rendered, not only the beginning."""
@@ -85,7 +84,7 @@ class RenderedPanel(LineWidget, can_focus=False):
         else:
             self._show_lines(lines, is_whole=len(lines) <= enough)
 
-    def _show_lines(self, lines: list[Strip], *, is_whole: bool = True) -> None:
+    def _show_lines(self, lines: list[list[Segment]], *, is_whole: bool = True) -> None:
         changed = max(len(self._lines), len(lines))
         self._lines, self._is_whole, self.top = lines, is_whole, 0
         self.repaint(Region(0, 0, self.size.width, min(changed, self.size.height)))
@@ -119,12 +118,12 @@ class RenderedPanel(LineWidget, can_focus=False):
         return self._lines[line]
 
 
-def render_lines(content: Iterable[RenderableType], width: int, enough: int = _MAX_LINES) -> list[Strip]:
+def render_lines(content: Iterable[RenderableType], width: int, enough: int = _MAX_LINES) -> list[list[Segment]]:
     """Render rich content to lines, in any thread: all of it, or the parts up to more than `enough` lines."""
     console = _console(width)
-    lines: list[Strip] = []
+    lines: list[list[Segment]] = []
     for part in content:
-        lines += map(Strip, console.render_lines(part, console.options, pad=False))
+        lines += console.render_lines(part, console.options, pad=False)
         if len(lines) > enough:
             break
     return lines[:_MAX_LINES]
