@@ -58,6 +58,33 @@ def test_a_resumed_session_shows_its_conversation_back_to_the_first_entry(chat: 
     chat.run([], steps, session=chat.session(*texts))
 
 
+def test_a_long_session_is_read_as_far_as_it_is_visible_and_scrolls_back_to_its_first_entry(chat: Chat) -> None:
+    session = chat.session()
+    for number in range(400):
+        session.append("user", f"question {number}")
+        call = {"type": "toolCall", "id": f"c{number}", "name": "read", "arguments": {"path": f"{number}.txt"}}
+        session.append("assistant", [call])
+        session.append("toolResult", [{"type": "text", "text": "a"}], toolCallId=f"c{number}", toolName="read")
+
+    async def steps(pilot: Pilot[Any]) -> None:
+        await sees(pilot, "✓ read 399.txt")
+        transcript = screen_of(pilot).transcript
+        assert len(transcript.blocks) < 400
+        seen: list[str] = []
+        while not seen or "question 0" not in seen[-1]:
+            before = shown(pilot)
+            await pilot.press("pageup")
+            seen.append(shown(pilot))
+            assert seen[-1] != before
+        everything = {line.strip() for page in seen for line in page.split("\n")}
+        assert everything >= {f"▌ question {number}" for number in range(385)}
+        assert everything >= {f"✓ read {number}.txt  1 line" for number in range(385)}
+        await pilot.press("ctrl+end")
+        await sees(pilot, "question 399")
+
+    chat.run([], steps, session=session)
+
+
 def test_calls_are_folded_with_their_status_and_unfold_with_ctrl_o(chat: Chat) -> None:
     (chat.place.project / "notes.txt").write_text("alpha\nbeta\n")
 

@@ -106,8 +106,11 @@ class EntryBlock(Block):
         calls: dict[str, CallStatus],
         *,
         takes_calls: bool = False,
+        begins_turn: bool = True,
     ) -> None:
         self.ids = [id]
+        self.begins_turn = begins_turn
+        """Whether it cannot belong to the block before it."""
         self.takes_calls = takes_calls
         """Whether further calls belong to this answer: some clients write each of its calls as an entry of its own."""
         self._load, self._calls = load, calls

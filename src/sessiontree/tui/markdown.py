@@ -42,9 +42,10 @@ def _find_end(text: str, start: int) -> int:
 def ends_block(text: str, start: int, end: int) -> bool:
     """Whether the empty line at `end` is between two blocks, if a block begins at `start`.
 
-    It is not inside a code block or before an indented line, which may belong to a list.
+    It is not inside a code block, and not before an indented line or an item, which may belong to a list.
     """
-    return text.count("```", start, end) % 2 == 0 and not text[end + 2 : end + 3].isspace()
+    following = text[end + 2 : end + 3]
+    return text.count("```", start, end) % 2 == 0 and not (following.isspace() or following.isdigit() or following in tuple("*-+"))
 
 
 def _parse(text: str) -> Markdown:
