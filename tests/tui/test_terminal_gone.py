@@ -18,9 +18,7 @@ SECONDS = 60
 
 
 @pytest.mark.parametrize("command", ["ui", "chat"])
-def test_the_ui_ends_when_a_terminal_is_closed_that_does_not_control_it(
-    tmp_path: Path, command: str
-) -> None:
+def test_the_ui_ends_when_a_terminal_is_closed_that_does_not_control_it(tmp_path: Path, command: str) -> None:
     place = Place(tmp_path)
     environment = {
         **os.environ,

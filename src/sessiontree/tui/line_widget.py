@@ -1,7 +1,7 @@
 """A widget of lines that scrolls itself and keeps painted lines.
 
-Textual asks a widget for all of its lines when anything beside it has changed, and takes several steps to style, pad and
-filter each of them. This widget does that once for each style, and once for each line.
+Textual asks a widget for all of its lines when anything beside it has changed, and takes several steps to style, pad
+and filter each of them. This widget does that once for each style, and once for each line.
 """
 
 from __future__ import annotations
@@ -112,9 +112,7 @@ class LineWidget(WheelScrolled):
         if visible != self._prepared:
             self.prepare_lines(visible)
             self._prepared = visible
-        strips = [
-            self._line(top + y if top + y < count else _AFTER, paint, is_bar=y in bar) for y in crop.line_range
-        ]
+        strips = [self._line(top + y if top + y < count else _AFTER, paint, is_bar=y in bar) for y in crop.line_range]
         return strips if crop.column_span == (0, width) else [strip.crop(*crop.column_span) for strip in strips]
 
     def notify_style_update(self) -> None:
@@ -161,9 +159,7 @@ def bar_rows(top: int, height: int, count: int) -> range:
 class _Paint:
     """What all lines of a widget have in common: its style, filters and width."""
 
-    def __init__(
-        self, style: Style, background: Color, filters: tuple[LineFilter, ...], width: int, room: int
-    ) -> None:
+    def __init__(self, style: Style, background: Color, filters: tuple[LineFilter, ...], width: int, room: int) -> None:
         self.key = (filters, width, room)
         """What may change without another style."""
         self._style, self._background, self._filters = style, background, filters

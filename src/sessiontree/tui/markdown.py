@@ -45,7 +45,9 @@ def ends_block(text: str, start: int, end: int) -> bool:
     It is not inside a code block, and not before an indented line or an item, which may belong to a list.
     """
     following = text[end + 2 : end + 3]
-    return text.count("```", start, end) % 2 == 0 and not (following.isspace() or following.isdigit() or following in tuple("*-+"))
+    return text.count("```", start, end) % 2 == 0 and not (
+        following.isspace() or following.isdigit() or following in tuple("*-+")
+    )
 
 
 def _parse(text: str) -> Markdown:
