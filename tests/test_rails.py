@@ -142,12 +142,20 @@ def test_showing_or_hiding_the_rows_of_a_run_draws_what_drawing_anew_does(layout
     for run in find_runs(layout):
         others = [node for node in layout.rows() if node not in run[1:]]
         folded = Rails(layout, group_lanes(layout, others), WIDE)
-        unfolded = folded.splice(folded.row_of[run[0]], 0, run[1:])
-        hidden = whole.splice(whole.row_of[run[0]], len(run) - 1, ())
+        unfolded = folded.splice(folded.find_row(run[0]), 0, run[1:])
+        hidden = whole.splice(whole.find_row(run[0]), len(run) - 1, ())
         assert (unfolded is None) is (hidden is None)
         if unfolded is not None and hidden is not None:
-            assert (list(unfolded), unfolded.row_of) == (list(whole), whole.row_of)
-            assert (list(hidden), hidden.row_of) == (list(folded), folded.row_of)
+            assert (list(unfolded), rows_of(unfolded)) == (list(whole), rows_of(whole))
+            assert (list(hidden), rows_of(hidden)) == (list(folded), rows_of(folded))
+            again = hidden.splice(hidden.find_row(run[0]), 0, run[1:])
+            assert again is not None
+            assert (list(again), rows_of(again)) == (list(whole), rows_of(whole))
+
+
+def rows_of(rails: Rails) -> list[int]:
+    """By node: its row."""
+    return [rails.find_row(node) for node in range(max(rails.nodes, default=-1) + 1)]
 
 
 def test_a_run_without_forks_is_spliced() -> None:

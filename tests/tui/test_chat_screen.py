@@ -15,8 +15,10 @@ from textual.widgets import OptionList, Static
 from sessiontree.tui.app import SessionTreeApp
 from sessiontree.tui.chat_dialogs import ApprovalDialog, ChoiceDialog
 from sessiontree.tui.chat_screens import BranchScreen, SessionChooser
-from sessiontree.tui.dialogs import MenuDialog
+from sessiontree.tui.dialogs import MenuDialog, PlanDialog
 from sessiontree.tui.line_list import TextRow
+from sessiontree.tui.rendered_panel import RenderedPanel
+from sessiontree.tui.rewind_screen import RewindScreen
 from tests.chat.terminals import Place, call, session_texts, turn
 from tests.tui.chats import Chat, idle, screen_of, sees, sent, shown
 from tests.tui.conftest import until
@@ -56,6 +58,33 @@ def test_a_resumed_session_shows_its_conversation_back_to_the_first_entry(chat: 
         await sees(pilot, "answer 199")
 
     chat.run([], steps, session=chat.session(*texts))
+
+
+def test_a_long_session_is_read_as_far_as_it_is_visible_and_scrolls_back_to_its_first_entry(chat: Chat) -> None:
+    session = chat.session()
+    for number in range(400):
+        session.append("user", f"question {number}")
+        call = {"type": "toolCall", "id": f"c{number}", "name": "read", "arguments": {"path": f"{number}.txt"}}
+        session.append("assistant", [call])
+        session.append("toolResult", [{"type": "text", "text": "a"}], toolCallId=f"c{number}", toolName="read")
+
+    async def steps(pilot: Pilot[Any]) -> None:
+        await sees(pilot, "✓ read 399.txt")
+        transcript = screen_of(pilot).transcript
+        assert len(transcript.blocks) < 400
+        seen: list[str] = []
+        while not seen or "question 0" not in seen[-1]:
+            before = shown(pilot)
+            await pilot.press("pageup")
+            seen.append(shown(pilot))
+            assert seen[-1] != before
+        everything = {line.strip() for page in seen for line in page.split("\n")}
+        assert everything >= {f"▌ question {number}" for number in range(385)}
+        assert everything >= {f"✓ read {number}.txt  1 line" for number in range(385)}
+        await pilot.press("ctrl+end")
+        await sees(pilot, "question 399")
+
+    chat.run([], steps, session=session)
 
 
 def test_calls_are_folded_with_their_status_and_unfold_with_ctrl_o(chat: Chat) -> None:
@@ -490,3 +519,79 @@ def test_content_of_a_session_cannot_break_the_screen(chat: Chat) -> None:
             await pilot.press("pagedown")
 
     chat.run([], steps, session=session)
+
+
+# Rewinding
+
+
+async def rewind_screen(pilot: Pilot[Any]) -> RewindScreen:
+    await until(pilot, lambda: isinstance(pilot.app.screen, RewindScreen))
+    screen = pilot.app.screen
+    assert isinstance(screen, RewindScreen)
+    return screen
+
+
+async def confirmed(pilot: Pilot[Any], text: str) -> None:
+    """Wait for a plan that contains a text, and confirm it."""
+    await until(pilot, lambda: isinstance(pilot.app.screen, PlanDialog))
+    await until(pilot, lambda: text in "\n".join(str(line.content) for line in pilot.app.screen.query(Static)))
+    await pilot.press("y")
+
+
+def test_rewind_shows_what_would_change_and_rewinds_both_and_is_undone(chat: Chat) -> None:
+    path = chat.place.project / "x.txt"
+
+    async def steps(pilot: Pilot[Any]) -> None:
+        await sent(pilot, "write it")
+        await asked(pilot)
+        await pilot.press("y")
+        await sees(pilot, "Done.")
+        await idle(pilot)
+        await sent(pilot, "/rewind")
+        screen = await rewind_screen(pilot)
+        panel = screen.query_one(RenderedPanel)
+        await until(pilot, lambda: panel.is_done)
+        changes = "\n".join(panel.render_line(y).text for y in range(panel.size.height))
+        assert "1 file would change" in changes
+        assert "delete  x.txt" in changes
+        assert "-one" in changes
+        await pilot.press("enter")
+        await confirmed(pilot, "-one")
+        await sees(pilot, "restored x.txt")
+        await idle(pilot)
+        assert not path.exists()
+        assert screen_of(pilot).editor.text == "write it"
+        screen_of(pilot).editor.set_text("")
+        await sent(pilot, "/rewind")
+        await rewind_screen(pilot)
+        await pilot.press("u")
+        await confirmed(pilot, "undo the last rewind")
+        await sees(pilot, "Done.")
+        await idle(pilot)
+        assert path.read_text() == "one\ntwo\n"
+
+    chat.run(WRITES, steps, size=(120, 40))
+
+
+@pytest.mark.parametrize(("key", "is_kept", "input"), [("c", True, "write it"), ("f", False, "")])
+def test_rewind_takes_back_the_conversation_or_the_files(chat: Chat, key: str, is_kept: bool, input: str) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        await sent(pilot, "write it")
+        await asked(pilot)
+        await pilot.press("y")
+        await sees(pilot, "Done.")
+        await idle(pilot)
+        await sent(pilot, "/rewind")
+        await rewind_screen(pilot)
+        await pilot.press("escape")
+        await idle(pilot)
+        await sent(pilot, "/rewind")
+        await rewind_screen(pilot)
+        await pilot.press(key)
+        await confirmed(pilot, "rewind to")
+        await sees(pilot, "restored")
+        await idle(pilot)
+        assert (chat.place.project / "x.txt").exists() is is_kept
+        assert screen_of(pilot).editor.text == input
+
+    chat.run(WRITES, steps)

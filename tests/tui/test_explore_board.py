@@ -18,12 +18,18 @@ from tests.tui.conftest import until
 
 @pytest.fixture
 def chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Chat:
-    place = Place(tmp_path)
+    chat = chat_in_repository(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("SESSIONTREE_HOME", str(place.home))
+    monkeypatch.setenv("SESSIONTREE_HOME", str(chat.place.home))
+    return chat
+
+
+def chat_in_repository(folder: Path) -> Chat:
+    """A chat in a project with a commit."""
+    place = Place(folder)
     (place.project / "a.txt").write_text("a\n")
     for command in (
-        ["init", "-q"],
+        ["init", "-q", "-b", "main"],
         ["add", "."],
         ["-c", "user.name=t", "-c", "user.email=t@example.com", "commit", "-qm", "start"],
     ):

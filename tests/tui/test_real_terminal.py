@@ -141,3 +141,22 @@ def test_no_key_is_lost_at_200_keys_a_second_while_the_window_changes(tmp_path: 
         terminal.type("\x03\x03")
         assert terminal.end() == 0
     assert session_texts(place)[::2] == [*prompts[:-1], f"{prompts[-1]}the end"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arguments", [("-r",), ("chat", "-r")])
+def test_resuming_without_a_name_opens_the_list_and_continues_the_chosen_session(
+    place: Place, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    environment = {**place.environment, "SESSIONTREE_MODEL": scripted(place, turn("More pears."))}
+    with Tmux(tmp_path / "tmux", place.project, environment) as terminal:
+        terminal.command(*program(*arguments))
+        terminal.wait_for("about pears")
+        terminal.type("pears")
+        terminal.wait_until_gone("apples")
+        terminal.press("Enter")
+        terminal.wait_for(r"The rest of pears\.")
+        terminal.wait_for("asks first")  # the chat is open
+        terminal.type("go on")
+        terminal.press("Enter")
+        terminal.wait_for(r"More pears\.")

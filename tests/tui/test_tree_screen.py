@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ from sessiontree.tui.entry_panel import EntryPanel
 from sessiontree.tui.line_list import LineList
 from sessiontree.tui.sessions import SessionsScreen
 from sessiontree.tui.tree import TreeScreen
+from sessiontree.views.tree_rows import FILTERS
 from tests.tui.conftest import Running, settle, until
 
 Steps = Callable[[Pilot[Any]], Awaitable[None]]
@@ -373,7 +374,7 @@ def test_a_long_entry_is_scrolled_beside_the_tree(running: Running) -> None:
         panel.show_now(*map(Text, lines))
 
         def shown() -> list[str]:
-            return [panel.render_line(y).text.rstrip("▐ ") for y in range(panel.size.height)]
+            return [panel.render_line(y).text.strip("│▐ ") for y in range(panel.size.height)]
 
         height = panel.size.height
         assert shown() == lines[:height]
@@ -394,5 +395,51 @@ def test_without_colors_those_of_the_terminal_are_used(running: Running, monkeyp
         styles = [style for strip in strips for _, style, _ in strip if style is not None]
         assert {color.name for style in styles for color in (style.color, style.bgcolor) if color} == {"default"}
         assert any(style.reverse for style in styles), "the cursor is visible"
+
+    walk(running, steps)
+
+
+def test_the_rest_of_a_long_entry_is_rendered_when_it_is_scrolled(running: Running) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        panel = tree_of(pilot).query_one(EntryPanel)
+        taken: list[int] = []
+
+        def build() -> Iterator[Text]:
+            for number in range(200):
+                taken.append(number)
+                yield Text(f"line {number}")
+
+        panel.show_content(build, delay=0)
+        await until(pilot, lambda: panel.is_done)
+        height = panel.size.height
+        assert len(taken) == height + 1
+        assert panel.render_line(0).text.endswith("▐")
+        await pilot.press("right_square_bracket", "right_square_bracket")
+        await until(pilot, lambda: f"line {2 * height - 4}" in panel.render_line(0).text)
+        assert len(taken) >= 200
+
+    walk(running, steps)
+
+
+def test_views_of_a_large_tree_are_arranged_before_they_are_asked_for(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sessiontree.tui.tree._LARGE", 1)
+    monkeypatch.setattr("sessiontree.tui.tree._AHEAD", 0.01)
+
+    async def steps(pilot: Pilot[Any]) -> None:
+        rows = tree_of(pilot).source.rows
+        for name in FILTERS:
+            view = rows.copy()
+            view.filter = name
+            await until(pilot, lambda view=view: view.is_arranged)  # type: ignore[misc]
+        shown = [rows.id_of(row) for row in range(len(rows))]
+        await pilot.press("ctrl+u")
+        prompts = tree_of(pilot).source.rows
+        assert prompts.filter == "user", "nothing had to be arranged in the background"
+        assert 0 < len(prompts) < len(rows)
+        await pilot.press("ctrl+u")
+        again = tree_of(pilot).source.rows
+        assert [again.id_of(row) for row in range(len(again))] == shown
 
     walk(running, steps)

@@ -150,6 +150,10 @@ class BaseChat(ABC):
         """Show the tree on a screen of its own, if the front end has one; returns whether it did."""
         return False
 
+    async def browse_rewinds(self) -> bool:
+        """Let the user choose a rewind on a screen of its own, if the front end has one; returns whether it did."""
+        return False
+
     # Input
 
     async def handle(self, line: str) -> None:

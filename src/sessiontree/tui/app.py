@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
+import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.console import RenderableType
@@ -16,6 +19,7 @@ from sessiontree.app.workbench import Workbench
 from sessiontree.errors import SessionTreeError
 from sessiontree.tui.requests import Chat, Request
 from sessiontree.tui.sessions import SessionsScreen
+from sessiontree.tui.terminal_watch import HANGUP, TerminalWatch
 from sessiontree.views.text import clean
 
 if TYPE_CHECKING:
@@ -60,11 +64,25 @@ class SessionTreeApp(App[Request | None]):
         self.error: SessionTreeError | None = None
         """Why the app closed, if it failed."""
         self.exit_code = 0
+        self._watch: TerminalWatch | None = None
 
     def on_mount(self) -> None:
         self.theme = "textual-light" if _has_light_background(os.environ) else "textual-dark"
         self.push_screen(self._first())
         self.call_after_refresh(self._collect_garbage)
+        if not self.is_headless and sys.__stdin__ is not None and sys.__stderr__ is not None and sys.__stdin__.isatty():
+            loop = asyncio.get_running_loop()
+            hangup = partial(loop.call_soon_threadsafe, self._end_by_hangup)
+            self._watch = TerminalWatch(sys.__stdin__.fileno(), sys.__stderr__.fileno(), hangup)
+            self._watch.start()
+
+    def on_unmount(self) -> None:
+        if self._watch is not None:
+            self._watch.stop()
+
+    def _end_by_hangup(self) -> None:
+        self.exit_code = HANGUP
+        self.call_later(self.action_quit)
 
     @staticmethod
     def _collect_garbage() -> None:

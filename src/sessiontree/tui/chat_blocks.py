@@ -12,7 +12,6 @@ from datetime import datetime
 
 from msgspec import Struct
 from rich.console import RenderableType
-from rich.markdown import Markdown
 from rich.text import Text
 
 from sessiontree.chat.event_printer import describe_call, last_lines
@@ -33,6 +32,7 @@ from sessiontree.core.messages import (
 )
 from sessiontree.providers.turns import image_type
 from sessiontree.tui.entry_panel import edit_diff
+from sessiontree.tui.markdown import ends_block, render_markdown
 from sessiontree.views.text import clean, one_line, plural
 
 MAX_CHARACTERS = 40_000
@@ -106,8 +106,11 @@ class EntryBlock(Block):
         calls: dict[str, CallStatus],
         *,
         takes_calls: bool = False,
+        begins_turn: bool = True,
     ) -> None:
         self.ids = [id]
+        self.begins_turn = begins_turn
+        """Whether it cannot belong to the block before it."""
         self.takes_calls = takes_calls
         """Whether further calls belong to this answer: some clients write each of its calls as an entry of its own."""
         self._load, self._calls = load, calls
@@ -143,9 +146,9 @@ class EntryBlock(Block):
             case Compaction() | BranchSummary():
                 what = "summary of older messages" if isinstance(entry, Compaction) else "summary of another branch"
                 yield Text(f"── {what} ──", "dim")
-                yield _markdown(entry.summary)
+                yield from _markdown(entry.summary)
             case CustomMessage():
-                yield _markdown(text_of(entry.content))
+                yield from _markdown(text_of(entry.content))
             case _:
                 pass
 
@@ -174,7 +177,7 @@ class EntryBlock(Block):
                         case _:
                             text = getattr(block, "text", None)
                             if isinstance(text, str) and text.strip():
-                                yield _markdown(text)
+                                yield from _markdown(text)
                 if isinstance(message, Assistant) and message.error_message:
                     yield Text(f"✗ {one_line(message.error_message)}", "red")
 
@@ -235,19 +238,17 @@ class AnswerBlock(Block):
             yield Text(clean(self.thinking.strip()[-MAX_CHARACTERS:]), "italic dim")
         end = _last_paragraph(self.text, self._done)
         if end > self._done:
-            self._parts.append(_markdown(self.text[self._done : end]))
+            self._parts += [*_markdown(self.text[self._done : end]), Text()]
             self._done = end
         yield from self._parts
         if self.text[self._done :].strip():
-            yield _markdown(self.text[self._done :])
+            yield from _markdown(self.text[self._done :])
 
 
 def _last_paragraph(text: str, start: int) -> int:
     """Where the last paragraph begins, unless it is inside a code block."""
     end = text.rfind("\n\n", start)
-    if end < 0 or text.count("```", start, end) % 2:
-        return start
-    return end + 2
+    return end + 2 if end >= 0 and ends_block(text, start, end) else start
 
 
 def _render_prompt(message: User) -> Iterator[RenderableType]:
@@ -308,5 +309,5 @@ def _limited(text: str) -> str:
     return f"{text[:MAX_CHARACTERS]}\n… {len(text) - MAX_CHARACTERS:,} more characters (/tree shows the entry)"
 
 
-def _markdown(text: str) -> RenderableType:
-    return Markdown(clean(_limited(text)), hyperlinks=False)
+def _markdown(text: str) -> Iterator[RenderableType]:
+    return render_markdown(_limited(text))

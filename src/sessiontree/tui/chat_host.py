@@ -15,6 +15,7 @@ from sessiontree.agent.shell_commands import UserCommand
 from sessiontree.agent.tool_calls import Answered, PendingCall, Resolution
 from sessiontree.app.start import StartOptions, open_controller, record_session
 from sessiontree.chat.base_chat import BaseChat, LaneBoard, command_outcome
+from sessiontree.chat.commands import rewind
 from sessiontree.chat.event_printer import describe_call
 from sessiontree.chat.styles import DIM, RED
 from sessiontree.core.entries import MessageEntry
@@ -27,6 +28,7 @@ from sessiontree.tui.chat_screens import BranchScreen, SessionChooser
 from sessiontree.tui.chat_transcript import Transcript
 from sessiontree.tui.dialogs import MenuDialog, TextDialog
 from sessiontree.tui.explore_board import ExploreBoard
+from sessiontree.tui.rewind_screen import RewindScreen
 from sessiontree.views.text import clean, one_line, plural
 
 if TYPE_CHECKING:
@@ -242,6 +244,14 @@ class FullScreenChat(BaseChat):
             entry, summary = tree.chosen
             selected = await controller.select(entry, summary=summary)
             self.screen.lines((f"· {one_line(report)}" for report in selected.reports), RED)
+        return True
+
+    async def browse_rewinds(self) -> bool:
+        controller = self.controller
+        points = await asyncio.to_thread(controller.fork_points)
+        chosen = await self.show(RewindScreen(controller.session, controller.workspace, points))
+        if chosen is not None:
+            await rewind.carry_out(self, chosen.action, chosen.scope)
         return True
 
     async def list_prompts(self) -> None:

@@ -1,7 +1,8 @@
 """The conversation on the screen: a column of blocks of which only the visible ones are rendered.
 
-The height of blocks above the screen is never computed: the position is a block and a line in it, or the end. So a
-session with 50,000 entries opens as fast as a short one, and scrolling back reaches its first entry.
+The height of blocks above the screen is never computed: the position is a block and a line in it, or the end. Blocks of
+older entries are added when the user scrolls back to them. So a session with 50,000 entries opens as fast as a short
+one, and scrolling back reaches its first entry.
 """
 
 from __future__ import annotations
@@ -10,21 +11,24 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from rich.console import Group
-from textual.events import Click, MouseScrollDown, MouseScrollUp
+from textual.events import Click
 from textual.strip import Strip
-from textual.widget import Widget
 
-from sessiontree.core.entries import CONVERSATION_TYPES, Entry
+from sessiontree.core.entries import CONVERSATION_TYPES, Entry, MessageEntry
+from sessiontree.dialects.contract import EntryKind
+from sessiontree.dialects.defaults import message_kind
 from sessiontree.session.session import Session
 from sessiontree.tui.chat_blocks import Block, CallStatus, EntryBlock, Look, NoteBlock
+from sessiontree.tui.line_widget import WheelScrolled
 
 _KEPT = 512
 """Blocks whose lines are kept."""
 _RECENT = 64
-WHEEL_LINES = 3
+_STEP = 100
+"""Older entries that are read at a time."""
 
 
-class Transcript(Widget, can_focus=False):
+class Transcript(WheelScrolled, can_focus=False):
     """Shows blocks. It stays at the end until the user scrolls back."""
 
     DEFAULT_CSS = "Transcript { height: 1fr; padding: 0 1; }"
@@ -35,6 +39,8 @@ class Transcript(Widget, can_focus=False):
         self.look = Look()
         self.calls: dict[str, CallStatus] = {}
         self._ids: list[str] = []
+        self._older = 0
+        """The number of entries at the beginning of the branch that have no block yet."""
         self._session: Session | None = None
         self._top: tuple[int, int] | None = None
         """The first visible block and line; None at the end."""
@@ -47,20 +53,46 @@ class Transcript(Widget, can_focus=False):
     def show_session(self, session: Session, leaf: str | None) -> None:
         """Show the conversation of a branch. If it continues the one that is shown, only new entries are added."""
         ids = session.path_ids(leaf) if leaf is not None else []
-        if session is not self._session or ids[: len(self._ids)] != self._ids:
-            self.blocks, self._ids, self._top = [], [], None
+        continues = session is self._session and ids[: len(self._ids)] == self._ids
+        self._session = session
+        if continues:
+            self._add_ids(self.blocks, ids[len(self._ids) :])
+            self._ids = ids
+        else:
+            self.blocks, self._ids, self._older, self._top = [], ids, len(ids), None
             self.calls.clear()
             self._lines.clear()
-        self._session = session
-        if len(ids) > len(self._ids):
-            journal = session.journal
-            kinds = session.dialect.entry_kinds(journal)
-            for id in ids[len(self._ids) :]:
-                node = session.node_of(id)
-                if node is not None and session.type_of(id) in CONVERSATION_TYPES:
-                    self._add_id(id, is_result=kinds[node] == "result", is_calls=kinds[node] == "calls")
-            self._ids = ids
+            self._load_older()
         self.redraw()
+
+    def _load_older(self, count: int = _STEP) -> bool:
+        """Add blocks for some older entries at the beginning; False if there are none."""
+        if not self._older:
+            return False
+        blocks: list[Block] = []
+        start = end = self._older
+        while start and not self._begins_with_answer(blocks):
+            # Results belong to the block of their calls, so the first entry is one that begins a block.
+            start = max(start - count, 0)
+            blocks = []
+            self._add_ids(blocks, self._ids[start:end])
+        self._older = start
+        self.blocks[:0] = blocks
+        if self._top is not None:
+            self._top = (self._top[0] + len(blocks), self._top[1])
+        return True
+
+    @staticmethod
+    def _begins_with_answer(blocks: Sequence[Block]) -> bool:
+        return bool(blocks) and isinstance(blocks[0], EntryBlock) and blocks[0].begins_turn
+
+    def _add_ids(self, blocks: list[Block], ids: Sequence[str]) -> None:
+        """Add the entries of the conversation among some entries."""
+        session = self._session
+        assert session is not None
+        shown = [id for id in ids if session.type_of(id) in CONVERSATION_TYPES]
+        for id, kind in zip(shown, _find_kinds(session, shown), strict=True):
+            self._add_id(blocks, id, is_result=kind == "result", is_calls=kind == "calls")
 
     def add_entry(self, session: Session, id: str, *, is_result: bool, is_shown: bool) -> None:
         """Add an entry that a run has written."""
@@ -69,15 +101,16 @@ class Transcript(Widget, can_focus=False):
             return
         self._ids.append(id)
         if is_shown:
-            self._add_id(id, is_result=is_result)
+            self._add_id(self.blocks, id, is_result=is_result)
         self.redraw()
 
-    def _add_id(self, id: str, *, is_result: bool, is_calls: bool = False) -> None:
-        group = next((block for block in reversed(self.blocks) if not isinstance(block, NoteBlock)), None)
+    def _add_id(self, blocks: list[Block], id: str, *, is_result: bool, is_calls: bool = False) -> None:
+        group = next((block for block in reversed(blocks) if not isinstance(block, NoteBlock)), None)
         if isinstance(group, EntryBlock) and (is_result or (is_calls and group.takes_calls)):
             group.add(id, is_calls=is_calls)
         else:
-            self.blocks.append(EntryBlock(self._load, id, self.calls, takes_calls=is_calls))
+            begins_turn = not is_result and not is_calls
+            blocks.append(EntryBlock(self._load, id, self.calls, takes_calls=is_calls, begins_turn=begins_turn))
 
     def _load(self, ids: Sequence[str]) -> list[Entry]:
         assert self._session is not None
@@ -122,14 +155,15 @@ class Transcript(Widget, can_focus=False):
     def is_at_end(self) -> bool:
         return self._top is None
 
-    def scroll_lines(self, lines: int) -> None:
+    def scroll_rows(self, lines: int) -> None:
         """Scroll; a negative number goes back."""
         if lines < 0:
-            block, line = self._top or self._top_at_end()
+            block, line = self._top = self._top or self._top_at_end()
             line += lines
-            while line < 0 and block > 0:
-                block -= 1
+            while line < 0 and (block > 0 or self._load_older()):
+                block = self._top[0] - 1
                 line += len(self._render_block(block))
+                self._top = (block, 0)
             self._top = (block, max(line, 0))
         elif self._top is not None:
             block, line = self._top
@@ -141,9 +175,10 @@ class Transcript(Widget, can_focus=False):
         self.redraw()
 
     def scroll_pages(self, pages: int) -> None:
-        self.scroll_lines(pages * max(self.size.height - 2, 1))
+        self.scroll_rows(pages * max(self.size.height - 2, 1))
 
     def go_to_start(self) -> None:
+        self._load_older(len(self._ids))
         self._top = (0, 0)
         self.redraw()
 
@@ -154,10 +189,12 @@ class Transcript(Widget, can_focus=False):
     def _top_at_end(self) -> tuple[int, int]:
         """The first visible block and line when the end is shown."""
         room = self.size.height
-        for block in range(len(self.blocks) - 1, -1, -1):
-            height = len(self._render_block(block))
+        below = 0
+        while below < len(self.blocks) or self._load_older():
+            below += 1
+            height = len(self._render_block(len(self.blocks) - below))
             if height >= room:
-                return block, height - room
+                return len(self.blocks) - below, height - room
             room -= height
         return 0, 0
 
@@ -216,14 +253,6 @@ class Transcript(Widget, can_focus=False):
     def on_resize(self) -> None:
         self.redraw()
 
-    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
-        event.stop()
-        self.scroll_lines(WHEEL_LINES)
-
-    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
-        event.stop()
-        self.scroll_lines(-WHEEL_LINES)
-
     def on_click(self, event: Click) -> None:
         """Unfold or fold the calls of a block."""
         if self._visible is not None and event.y < len(self._visible):
@@ -231,3 +260,13 @@ class Transcript(Widget, can_focus=False):
             if isinstance(block, EntryBlock):
                 block.is_unfolded = not block.is_unfolded
                 self.redraw()
+
+
+def _find_kinds(session: Session, ids: Sequence[str]) -> list[EntryKind]:
+    """What some entries are. A few are decoded; for many, the dialect reads the whole file without decoding it."""
+    if len(ids) <= 2 * _STEP:
+        entries = session.entries(list(ids))
+        return [message_kind(entry.message) if isinstance(entry, MessageEntry) else "other" for entry in entries]
+    kinds = session.dialect.entry_kinds(session.journal)
+    nodes = map(session.node_of, ids)
+    return [kinds[node] if node is not None else "other" for node in nodes]

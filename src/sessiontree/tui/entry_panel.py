@@ -31,6 +31,7 @@ _DELAY = 0.05
 _MAX_ENTRIES = 50
 _MOST = 20_000
 """Characters of one block that are shown; a screen is not the place for more."""
+_PIECE = 10
 _OLD = ("old_text", "oldText", "old_string", "oldString")
 _NEW = ("new_text", "newText", "new_string", "newString", "content")
 
@@ -43,12 +44,14 @@ class EntryPanel(RenderedPanel):
         shown = tuple(nodes[:_MAX_ENTRIES])
         more = len(nodes) - len(shown)
 
-        def build() -> list[RenderableType]:
+        def build() -> Iterator[RenderableType]:
             try:
-                parts = [part for entry in session.journal.entries(shown) for part in render_entry(entry)]
+                for entry in session.journal.iter_entries(shown):
+                    yield from render_entry(entry)
             except (SessionTreeError, OSError) as error:
-                parts = [Text(clean(str(error)), "red")]
-            return [*parts, Text(f"⋯ {plural(more, 'more entry', 'more entries')}", "dim")] if more else parts
+                yield Text(clean(str(error)), "red")
+            if more:
+                yield Text(f"⋯ {plural(more, 'more entry', 'more entries')}", "dim")
 
         self.show_content(build, delay=_DELAY)
 
@@ -75,9 +78,9 @@ def render_entry(entry: Entry) -> Iterator[RenderableType]:
             for message in entry.messages:
                 yield from _render_message(message)
         case Compaction() | BranchSummary():
-            yield _markdown(entry.summary)
+            yield from _markdown(entry.summary)
         case CustomMessage():
-            yield _markdown(text_of(entry.content))
+            yield from _markdown(text_of(entry.content))
         case _:
             pass
     yield Text()
@@ -99,7 +102,7 @@ def _render_message(message: Message) -> Iterator[RenderableType]:
                 text = getattr(block, "text", None)
                 if isinstance(text, str):
                     is_prose = isinstance(message, Assistant | User)
-                    yield _markdown(text) if is_prose else Text(clean(text[:_MOST]))
+                    yield from _markdown(text) if is_prose else _plain(text)
 
 
 def _render_call(call: ToolCall) -> Iterator[RenderableType]:
@@ -122,7 +125,14 @@ def edit_diff(call: ToolCall) -> Text | None:
     return diff
 
 
-def _markdown(text: str) -> RenderableType:
-    from rich.markdown import Markdown  # not needed for the first frame
+def _markdown(text: str) -> Iterator[RenderableType]:
+    from sessiontree.tui.markdown import render_markdown  # not needed for the first frame
 
-    return Markdown(clean(text[:_MOST]), hyperlinks=False)
+    return render_markdown(text[:_MOST])
+
+
+def _plain(text: str) -> Iterator[Text]:
+    """A text in pieces, because a panel renders those that are visible."""
+    lines = clean(text[:_MOST]).split("\n")
+    for start in range(0, len(lines), _PIECE):
+        yield Text("\n".join(lines[start : start + _PIECE]))

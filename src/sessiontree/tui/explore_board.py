@@ -346,7 +346,7 @@ class LaneScreen(Screen[None]):
         self.dismiss()
 
     def action_lines(self, lines: int) -> None:
-        self.transcript.scroll_lines(lines)
+        self.transcript.scroll_rows(lines)
 
     def action_pages(self, pages: int) -> None:
         self.transcript.scroll_pages(pages)

@@ -6,24 +6,19 @@ of rows, a cursor and an offset, and asks its source for the visible rows.
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, Protocol
 
 from rich.segment import Segment
 from rich.style import Style
 from textual.binding import Binding, BindingType
-from textual.color import Color
-from textual.events import Click, MouseScrollDown, MouseScrollUp
-from textual.filter import LineFilter
+from textual.events import Click
 from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
+from sessiontree.tui.line_widget import LineWidget
 from sessiontree.views.text import fitted
-
-WHEEL_ROWS = 3
-_MAX_KEPT = 128
-"""Rendered rows that are kept: a few screens."""
 
 
 class RowSource(Protocol):
@@ -33,6 +28,9 @@ class RowSource(Protocol):
 
     def render(self, row: int, width: int) -> list[Segment]:
         """A row as sanitized text of at most `width` columns."""
+
+    def prepare(self, rows: range) -> None:
+        """Read what is needed to render some rows, all at once."""
 
     def is_selectable(self, row: int) -> bool:
         """Whether the cursor can be on a row; headings are skipped."""
@@ -47,19 +45,20 @@ class NoRows:
     def render(self, row: int, width: int) -> list[Segment]:  # noqa: ARG002 - the protocol has it
         raise IndexError(row)
 
+    def prepare(self, rows: range) -> None:
+        pass
+
     def is_selectable(self, row: int) -> bool:
         raise IndexError(row)
 
 
-class LineList(Widget, can_focus=True):
+class LineList(LineWidget, can_focus=True):
     """Rows with a cursor. Only the visible ones are rendered, and moving the cursor renders two of them again."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"line-list--cursor", "line-list--cursor-blurred", "line-list--scrollbar"}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"line-list--cursor", "line-list--cursor-blurred"}
     DEFAULT_CSS = """
-    LineList { height: 1fr; }
     LineList > .line-list--cursor { background: $primary; color: $text; text-style: bold; }
     LineList > .line-list--cursor-blurred { background: $surface-lighten-2; color: $text; }
-    LineList > .line-list--scrollbar { color: $primary; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "move(-1)", "Up", show=False),
@@ -108,12 +107,6 @@ class LineList(Widget, can_focus=True):
         super().__init__(id=id, classes=classes)
         self.rows: RowSource = NoRows()
         self.cursor: int | None = None
-        self.top = 0
-        """The first visible row."""
-        self._kept: dict[tuple[int, bool, Style | None], Strip] = {}
-        """Rendered rows, with and without a part of the scroll bar and the style of the cursor."""
-        self._look: _Look | None = None
-        """What they were rendered for."""
 
     # Content
 
@@ -121,14 +114,8 @@ class LineList(Widget, can_focus=True):
         """Replace the rows; the cursor is put on the given one, or on the first."""
         self.rows = rows
         self.cursor = None
-        self._kept = {}
         self._place(0 if cursor is None else cursor, 1)
-        self.refresh()
-
-    def refresh_rows(self) -> None:
-        """Render the visible rows again, after their content has changed."""
-        self._kept = {}
-        self.refresh()
+        self.repaint()
 
     # Cursor
 
@@ -143,7 +130,7 @@ class LineList(Widget, can_focus=True):
             self._place(self.cursor + step, step)
 
     def action_page(self, pages: int) -> None:
-        rows = max(self._visible_rows() - 1, 1)
+        rows = max(self.visible_lines - 1, 1)
         self._place((self.cursor or 0) + pages * rows, pages)
 
     def action_jump(self, row: int) -> None:
@@ -178,7 +165,7 @@ class LineList(Widget, can_focus=True):
         return next((at for rows in (ahead, back) for at in rows if self.rows.is_selectable(at)), None)
 
     def _scroll_to_cursor(self) -> None:
-        visible = self._visible_rows()
+        visible = self.visible_lines
         cursor = self.cursor or 0
         if cursor < self.top:
             # A heading above the first row stays visible.
@@ -186,9 +173,6 @@ class LineList(Widget, can_focus=True):
         elif cursor >= self.top + visible:
             self.top = cursor - visible + 1
         self.top = max(min(self.top, len(self.rows) - visible), 0)
-
-    def _visible_rows(self) -> int:
-        return max(self.size.height, 1)
 
     # Mouse and size
 
@@ -199,27 +183,10 @@ class LineList(Widget, can_focus=True):
             if event.chain > 1:
                 self.action_choose()
 
-    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
-        event.stop()
-        self._scroll(WHEEL_ROWS)
-
-    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
-        event.stop()
-        self._scroll(-WHEEL_ROWS)
-
-    def _scroll(self, rows: int) -> None:
-        self.top = max(min(self.top + rows, len(self.rows) - self._visible_rows()), 0)
-        self.refresh()
-
     def on_resize(self) -> None:
         self._scroll_to_cursor()
         self.refresh()
         self.post_message(self.Resized(self))
-
-    @property
-    def row_width(self) -> int:
-        """Columns for a row, without the scroll bar."""
-        return self.size.width - (len(self.rows) > self._visible_rows())
 
     def on_focus(self) -> None:
         self.refresh()
@@ -227,79 +194,25 @@ class LineList(Widget, can_focus=True):
     def on_blur(self) -> None:
         self.refresh()
 
-    # Rendering
+    # Lines
 
-    def render_lines(self, crop: Region) -> list[Strip]:
-        """The list has no border and no padding, so lines are passed on as they are, and rendered rows are kept.
+    def count_lines(self) -> int:
+        return len(self.rows)
 
-        Textual asks for all lines again when a widget beside the list has changed.
-        """
-        width, height = self.size
-        look = _Look(self.rich_style, self.background_colors[1], tuple(self.get_line_filters()), width, self.row_width)
-        if look != self._look:
-            self._kept, self._look = {}, look
-        count = len(self.rows)
-        bar = bar_rows(self.top, height, count)
-        strips = [
-            self._line(self.top + y, look, is_bar=y in bar) if self.top + y < count else look.blank()
-            for y in crop.line_range
-        ]
-        return strips if crop.column_span == (0, width) else [strip.crop(*crop.column_span) for strip in strips]
+    def prepare_lines(self, lines: range) -> None:
+        self.rows.prepare(lines)
 
-    def render_line(self, y: int) -> Strip:
-        return self.render_lines(Region(0, y, self.size.width, 1))[0]
+    def draw_line(self, line: int, width: int) -> list[Segment]:
+        return self.rows.render(line, width)
 
-    def _line(self, row: int, look: _Look, *, is_bar: bool) -> Strip:
-        """A row, with its part of the scroll bar."""
-        style: Style | None = None
-        if row == self.cursor:
-            name = "line-list--cursor" if self.has_focus else "line-list--cursor-blurred"
-            style = self.get_component_rich_style(name, partial=True)
-            if self.app.no_color:
-                style += Style(reverse=self.has_focus, underline=not self.has_focus)
-        kept = self._kept.get((row, is_bar, style))
-        if kept is not None:
-            return kept
-        segments = self.rows.render(row, look.room)
-        if style is not None:
-            # The cursor's colors replace those of the row, so that every theme keeps its contrast.
-            segments = [Segment(text, Style(bold=bool(of_text and of_text.bold))) for text, of_text, _ in segments]
-        strip = Strip(segments).adjust_cell_length(look.room).apply_style(look.style + style)
-        if look.room < look.width:
-            bar_style = look.style + self.get_component_rich_style("line-list--scrollbar", partial=True)
-            strip = Strip([*strip, Segment("▐" if is_bar else " ", bar_style)], look.width)
-        strip = self._kept[row, is_bar, style] = look.filtered(strip)
-        if len(self._kept) > _MAX_KEPT:
-            del self._kept[next(iter(self._kept))]
-        return strip
-
-
-def bar_rows(top: int, height: int, count: int) -> range:
-    """The rows of the screen with the scroll bar: `height` of `count` rows are visible, from `top` on."""
-    if count <= height:
-        return range(0)
-    size = max(height * height // count, 1)
-    start = (height - size) * top // (count - height)
-    return range(start, start + size)
-
-
-class _Look(NamedTuple):
-    """What all rows of a list have in common."""
-
-    style: Style
-    background: Color
-    filters: tuple[LineFilter, ...]
-    width: int
-    room: int
-    """Columns for a row, without the scroll bar."""
-
-    def filtered(self, strip: Strip) -> Strip:
-        for each in self.filters:
-            strip = strip.apply_filter(each, self.background)
-        return strip
-
-    def blank(self) -> Strip:
-        return self.filtered(Strip.blank(self.width, self.style))
+    def line_style(self, line: int) -> Style | None:
+        if line != self.cursor:
+            return None
+        name = "line-list--cursor" if self.has_focus else "line-list--cursor-blurred"
+        style = self.get_component_rich_style(name, partial=True)
+        if self.app.no_color:
+            style += Style(reverse=self.has_focus, underline=not self.has_focus)
+        return style
 
 
 class TextRow(Widget):

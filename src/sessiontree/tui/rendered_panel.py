@@ -2,49 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from io import StringIO
 from typing import ClassVar, TypeAlias
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, RenderableType
 from rich.segment import Segment
-from rich.style import Style
 from textual import work
-from textual.events import MouseScrollDown, MouseScrollUp
 from textual.geometry import Region
-from textual.strip import Strip
-from textual.widget import Widget
-from textual.worker import get_current_worker
 
-from sessiontree.tui.line_list import WHEEL_ROWS, bar_rows
+from sessiontree.tui.line_widget import LineWidget
 
-Build: TypeAlias = Callable[[], Sequence[RenderableType]]
+Build: TypeAlias = Callable[[], Iterable[RenderableType]]
+"""Returns content, or yields it part by part: parts that are not visible are not asked for."""
 
 _MAX_LINES = 4_000
 
 
-class RenderedPanel(Widget, can_focus=False):
-    """Shows rich content. `show_content` replaces it.
+class RenderedPanel(LineWidget, can_focus=False):
+    """Shows rich content to the right of a line. `show_content` replaces it.
 
     Textual arranges the whole screen again when the content of its own scroll views gets another height, so this widget
-    scrolls itself, with a scroll bar in its last column.
+    scrolls itself. Content is rendered as far as it is visible, and the rest when the user scrolls.
     """
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"rendered-panel--scrollbar"}
-    DEFAULT_CSS = """
-    RenderedPanel { height: 1fr; padding: 0 0 0 1; }
-    RenderedPanel > .rendered-panel--scrollbar { color: $primary; }
-    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"rendered-panel--edge"}
+    DEFAULT_CSS = "RenderedPanel > .rendered-panel--edge { color: $surface-lighten-2; }"
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._build: Build | None = None
-        self._lines: list[Strip] = []
+        self._lines: list[list[Segment]] = []
         self._shown: Build | None = None
-        self._top = 0
-        """The first visible line."""
-        self._style = self._bar_style = Style()
+        self._is_whole = True
+        """Whether all of the content is rendered, not only the beginning."""
+        self._rows_to_scroll = 0
+        """Scrolled while the rest was being rendered."""
 
     @property
     def is_done(self) -> bool:
@@ -53,15 +48,13 @@ class RenderedPanel(Widget, can_focus=False):
 
     @property
     def _text_width(self) -> int:
-        return self.size.width - 1
+        return self.line_width - len("│ ")
 
     def show_content(self, build: Build, *, delay: float) -> None:
         """Show what a function returns. It is called in a thread after a delay, unless other content is shown then."""
         self._build = build
-        if delay:
-            self.set_timer(delay, lambda: self._start(build))
-        else:
-            self._start(build)
+        self._rows_to_scroll = 0
+        self._show_built(build, delay)
 
     def show_now(self, *content: RenderableType) -> None:
         """Show a few lines at once."""
@@ -72,71 +65,68 @@ class RenderedPanel(Widget, can_focus=False):
 
     def on_resize(self) -> None:
         if self._build is not None:
-            self._start(self._build)
+            self._show_built(self._build, 0)
 
-    def _start(self, build: Build) -> None:
-        width = self._text_width
-        if build is self._build and self.display and width > 0:
-            self._render_built(build, width)
+    @work(exclusive=True, group="panel")
+    async def _show_built(self, build: Build, delay: float, *, is_whole: bool = False) -> None:
+        await asyncio.sleep(delay)
+        width, enough = self._text_width, _MAX_LINES if is_whole else self.visible_lines
+        if build is not self._build or not self.display or width <= 0:
+            return
+        lines = await asyncio.to_thread(lambda: render_lines(build(), width, enough))
+        if not self.is_attached or build is not self._build:
+            return
+        self._shown = build
+        if is_whole:
+            self._lines, self._is_whole = lines, True
+            self.repaint()
+            self.scroll_rows(self._rows_to_scroll)
+        else:
+            self._show_lines(lines, is_whole=len(lines) <= enough)
 
-    @work(thread=True, exclusive=True, group="panel")
-    def _render_built(self, build: Build, width: int) -> None:
-        worker = get_current_worker()
-        lines = render_lines(build(), width)
-        if not worker.is_cancelled:
-            self.app.call_from_thread(self._show_if_wanted, build, lines)
-
-    def _show_if_wanted(self, build: Build, lines: list[Strip]) -> None:
-        if self.is_attached and build is self._build:
-            self._shown = build
-            self._show_lines(lines)
-
-    def _show_lines(self, lines: list[Strip]) -> None:
+    def _show_lines(self, lines: list[list[Segment]], *, is_whole: bool = True) -> None:
         changed = max(len(self._lines), len(lines))
-        self._lines, self._top = lines, 0
-        self.refresh(Region(0, 0, self.size.width, min(changed, self.size.height)))
+        self._lines, self._is_whole, self.top = lines, is_whole, 0
+        self.repaint(Region(0, 0, self.size.width, min(changed, self.size.height)))
 
     # Scrolling
 
     def scroll_pages(self, pages: int) -> None:
         """Scroll down or, with a negative number, up."""
-        self._scroll(pages * max(self.size.height - 2, 1))
+        self.scroll_rows(pages * max(self.size.height - 2, 1))
 
-    def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
-        event.stop()
-        self._scroll(WHEEL_ROWS)
+    def scroll_rows(self, rows: int) -> None:
+        if self._is_whole or self._build is None:
+            super().scroll_rows(rows)
+        else:
+            self._rows_to_scroll += rows
+            self._show_built(self._build, 0, is_whole=True)
 
-    def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
-        event.stop()
-        self._scroll(-WHEEL_ROWS)
+    # Lines
 
-    def _scroll(self, rows: int) -> None:
-        self._top = max(min(self._top + rows, len(self._lines) - self.size.height), 0)
-        self.refresh()
+    def count_lines(self) -> int:
+        return len(self._lines)
 
-    # Rendering
+    @property
+    def line_width(self) -> int:
+        return self.size.width - 1  # the scroll bar has its column even if all lines fit
 
-    def render_lines(self, crop: Region) -> list[Strip]:
-        # The same for all lines; Textual finds styles each time.
-        self._style = self.rich_style
-        self._bar_style = self._style + self.get_component_rich_style("rendered-panel--scrollbar", partial=True)
-        return super().render_lines(crop)
+    def draw_margin(self) -> list[Segment]:
+        return [Segment("│", self.get_component_rich_style("rendered-panel--edge", partial=True)), Segment(" ")]
 
-    def render_line(self, y: int) -> Strip:
-        (width, height), at = self.size, y + self._top
-        if at >= len(self._lines):
-            return Strip.blank(width, self._style)
-        strip = self._lines[at].adjust_cell_length(width - 1).apply_style(self._style)
-        is_bar = y in bar_rows(self._top, height, len(self._lines))
-        bar = Segment("▐", self._bar_style) if is_bar else Segment(" ", self._style)
-        return Strip([*strip, bar], width)
+    def draw_line(self, line: int, width: int) -> Iterable[Segment]:  # noqa: ARG002 - lines were rendered for it
+        return self._lines[line]
 
 
-def render_lines(content: Sequence[RenderableType], width: int) -> list[Strip]:
-    """Render rich content to lines, in any thread."""
+def render_lines(content: Iterable[RenderableType], width: int, enough: int = _MAX_LINES) -> list[list[Segment]]:
+    """Render rich content to lines, in any thread: all of it, or the parts up to more than `enough` lines."""
     console = _console(width)
-    rendered = console.render_lines(Group(*content), console.options, pad=False)
-    return [Strip(line) for line in rendered[:_MAX_LINES]]
+    lines: list[list[Segment]] = []
+    for part in content:
+        lines += console.render_lines(part, console.options, pad=False)
+        if len(lines) > enough:
+            break
+    return lines[:_MAX_LINES]
 
 
 @lru_cache(4)

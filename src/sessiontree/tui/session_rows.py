@@ -60,6 +60,9 @@ class SessionRows:
     def __len__(self) -> int:
         return len(self.found.rows)
 
+    def prepare(self, rows: range) -> None:
+        """Nothing to do: summaries are in memory."""
+
     def is_selectable(self, row: int) -> bool:
         return isinstance(self.found.rows[row], ThreadMember)
 

@@ -97,7 +97,7 @@ class SessionsScreen(ActionScreen[None]):
     DEFAULT_CSS = """
     SessionsScreen #box { border: none; height: 1; padding: 0 1; background: $surface; }
     SessionsScreen #list { width: 1fr; }
-    SessionsScreen PreviewPanel { width: 42%; border-left: solid $surface-lighten-2; display: none; }
+    SessionsScreen PreviewPanel { width: 42%; display: none; }
     SessionsScreen.preview PreviewPanel { display: block; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -172,7 +172,7 @@ class SessionsScreen(ActionScreen[None]):
 
     @on(LineList.Resized)
     def _show_heading(self) -> None:
-        width = self.query_one("#list", LineList).row_width
+        width = self.query_one("#list", LineList).line_width
         if width > 0:
             self.query_one("#heading", TextRow).show(self._rows.heading(width))
 

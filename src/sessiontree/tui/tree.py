@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import islice
 from typing import Any, ClassVar
 
 from rich.segment import Segment
@@ -41,6 +42,8 @@ _MAX_TEXT = 512
 _STEP = 64
 _LARGE = 5_000
 """Entries from which on rows are arranged in the background."""
+_AHEAD = 0.5
+"""Seconds after which the other views of a large tree are arranged, so that no key has to."""
 _DIM = Style(dim=True)
 _MATCH = Style(bold=True, reverse=True)
 _LABEL = Style(color="yellow")
@@ -87,7 +90,7 @@ class TreeSource:
         self.format = RowFormat()
         self.marked: list[str] = []
         self.match = ""
-        self._facts: OrderedDict[tuple[int, str], RowFacts] = OrderedDict()
+        self._facts: OrderedDict[tuple[int, bool], RowFacts] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -95,19 +98,32 @@ class TreeSource:
     def is_selectable(self, row: int) -> bool:
         return 0 <= row < len(self.rows)
 
+    def prepare(self, rows: range) -> None:
+        """Decode the entries of some rows, all in one read."""
+        found = [(row, self.rows[row]) for row in rows if self._key(row) not in self._facts]
+        needed = [self.rows.needed(shown) for _, shown in found]
+        try:
+            entries = iter(self.rows.journal.entries([node for nodes in needed for node in nodes]))
+        except (SessionTreeError, OSError):
+            return  # an action has rewritten the file; the new rows are being read, and replace these at once
+        for (row, shown), nodes in zip(found, needed, strict=True):
+            self._facts[self._key(row)] = read_facts(
+                self.rows, row, shown, list(islice(entries, len(nodes))), _MAX_TEXT
+            )
+        while len(self._facts) > _KEPT:
+            self._facts.popitem(last=False)
+
+    def _key(self, row: int) -> tuple[int, bool]:
+        return self.rows.nodes[row], self.rows.is_folded(row)
+
     def render(self, row: int, width: int) -> list[Segment]:
         rows, shown = self.rows, self.rows[row]
-        key = shown.node, shown.fold
-        facts = self._facts.get(key)
+        facts = self._facts.get(self._key(row))
         if facts is None:
-            try:
-                entries = rows.journal.entries(rows.needed(shown))
-            except (SessionTreeError, OSError):
-                # An action has rewritten the file. The new rows are being read, and replace these at once.
+            self.prepare(range(row, row + 1))
+            facts = self._facts.get(self._key(row))
+            if facts is None:
                 return [Segment("…", _DIM)]
-            facts = self._facts[key] = read_facts(rows, row, shown, entries, _MAX_TEXT)
-            if len(self._facts) > _KEPT:
-                self._facts.popitem(last=False)
         segments: list[Segment] = []
         for part in draw_row(rows, row, shown, facts, width, self.format, self.marked):
             match part.kind:
@@ -143,7 +159,7 @@ class TreeScreen(ActionScreen[None]):
     TreeScreen #find { display: none; border: none; height: 1; padding: 0 1; }
     TreeScreen.finding #find { display: block; }
     TreeScreen #tree { width: 1fr; }
-    TreeScreen EntryPanel { width: 45%; border-left: solid $surface-lighten-2; display: none; }
+    TreeScreen EntryPanel { width: 45%; display: none; }
     TreeScreen.panel EntryPanel { display: block; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -249,6 +265,12 @@ class TreeScreen(ActionScreen[None]):
         self._show(rows.here if kept is None else kept)
         self._show_title()
         self.refresh_bindings()
+        if len(self.session) >= _LARGE:
+            self.set_timer(_AHEAD, lambda: self._arrange_ahead(rows))
+
+    @work(thread=True, exclusive=True, group="ahead")
+    def _arrange_ahead(self, rows: TreeRows) -> None:
+        rows.arrange_views(FILTERS)
 
     # Rows
 
@@ -298,7 +320,7 @@ class TreeScreen(ActionScreen[None]):
     def _arrange(self, rows: TreeRows, keep: int | None) -> None:
         """Arrange rows and show them with the cursor at a node; those of large trees in the background."""
         self._wanted = rows
-        if len(self.session) < _LARGE:
+        if len(self.session) < _LARGE or rows.is_arranged:
             rows.rearrange()
             self._show_arranged(rows, keep)
         else:
@@ -328,7 +350,7 @@ class TreeScreen(ActionScreen[None]):
             self.query_one("#tree").focus()
         elif self._source is not None and (self.source.match or self.source.marked):
             self.source.match, self.source.marked = "", []
-            self.query_one("#tree", LineList).refresh_rows()
+            self.query_one("#tree", LineList).repaint()
             self._show_status()
         elif self._source is not None and self.source.rows.filter != "default":
             self.action_filter("default")
@@ -359,7 +381,7 @@ class TreeScreen(ActionScreen[None]):
 
     def action_times(self) -> None:
         self.source.format = RowFormat(with_times=not self.source.format.with_times)
-        self.query_one("#tree", LineList).refresh_rows()
+        self.query_one("#tree", LineList).repaint()
 
     def action_toggle_panel(self) -> None:
         self.toggle_class("panel")
@@ -377,7 +399,7 @@ class TreeScreen(ActionScreen[None]):
     @on(Input.Changed, "#find")
     def _set_match(self, event: Input.Changed) -> None:
         self.source.match = event.value.lower()
-        self.query_one("#tree", LineList).refresh_rows()
+        self.query_one("#tree", LineList).repaint()
         self._show_status()
         if event.value:
             self.set_timer(_DELAY, lambda: self._find_typed(event.value.lower()))
@@ -439,7 +461,7 @@ class TreeScreen(ActionScreen[None]):
             marked.remove(self.selected)
         else:
             marked.append(self.selected)
-        self.query_one("#tree", LineList).refresh_rows()
+        self.query_one("#tree", LineList).repaint()
         self._show_status()
 
     def action_copy(self) -> None:

@@ -14,7 +14,8 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from copy import copy
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from itertools import chain
 from operator import itemgetter
 from typing import overload
 
@@ -137,7 +138,15 @@ class Rails(Sequence[RailRow]):
 
     def __init__(self, layout: Layout, nodes: Sequence[int], max_columns: int) -> None:
         self._layout = layout
-        self._set_nodes(array("q", nodes), array("d", range(len(nodes))))
+        self.nodes = array("q", nodes)
+        self._places = array("d", range(len(nodes)))
+        """By row: its number when the lines were found. Rows that were inserted later are halfway between two."""
+        self._first_rows = array("q", [NO_ROW]) * len(layout)
+        """By node: its row when the lines were found, or `NO_ROW`."""
+        for row, node in enumerate(nodes):
+            self._first_rows[node] = row
+        self._inserted: dict[int, float] = {}
+        """By node of a row that was inserted later: the place of that row."""
         self._lanes = _find_lanes(layout, nodes)
         self._columns: dict[float, int] = {}
         """By row of a node without a lane: its column."""
@@ -145,8 +154,8 @@ class Rails(Sequence[RailRow]):
         """Before the first and after each of `_rows`: the lines to the next row, by column, with their last row."""
         self._connections: dict[float, list[tuple[int, int]]] = {}
         """By row: the columns that are connected in it, in pairs."""
-        forks = _find_forks(layout, self.row_of, self._lanes)
-        joins = _find_joins(layout, self.row_of, self._lanes)
+        forks = _find_forks(layout, self._first_rows, self._lanes)
+        joins = _find_joins(layout, self._first_rows, self._lanes)
         alone = [row for row, node in enumerate(nodes) if layout.lanes[node] == NO_LANE]
         self._rows = sorted({lane.start for lane in self._lanes.values()}.union(forks, joins, alone))
         board = _Board(max_columns)
@@ -172,30 +181,36 @@ class Rails(Sequence[RailRow]):
             if board.connected:
                 self._connections[row] = board.connected
 
-    def _set_nodes(self, nodes: array[int], places: array[float]) -> None:
-        self.nodes = nodes
-        self._places = places
-        """By row: its number when the lines were found. Rows that were inserted later are halfway between two."""
-        self.row_of = array("q", [NO_ROW]) * len(self._layout)
-        """By node: its row, or `NO_ROW`."""
-        for row, node in enumerate(nodes):
-            self.row_of[node] = row
+    def find_row(self, node: int) -> int:
+        """The row of a node, or `NO_ROW`."""
+        place = self._inserted.get(node, self._first_rows[node])
+        row = bisect_left(self._places, place) if place != NO_ROW else len(self)
+        while row < len(self) and self._places[row] == place:
+            if self.nodes[row] == node:
+                return row
+            row += 1
+        return NO_ROW
+
+    @cached_property
+    def _ends(self) -> frozenset[int]:
+        """Nodes at which lines begin, fork, merge or end."""
+        layout = self._layout
+        forks = (layout.fork(lane) for lane in range(len(layout.first)))
+        return frozenset(chain(layout.first, layout.last, forks, *layout.joins))
 
     def splice(self, row: int, removed: int, inserted: Sequence[int]) -> Rails | None:
         """The drawing with rows removed or inserted after another row of their lane; None if that changes other rows.
 
         It does not if no line begins or ends at these rows.
         """
-        layout = self._layout
         start, end = row + 1, row + 1 + removed
-        ends = {*layout.first, *layout.last, *(layout.fork(lane) for lane in range(len(layout.first)))}
-        ends.update(*layout.joins)
-        if not ends.isdisjoint(inserted) or not ends.isdisjoint(self.nodes[start:end]):
+        if not self._ends.isdisjoint(inserted) or not self._ends.isdisjoint(self.nodes[start:end]):
             return None
-        nodes = self.nodes[:start] + array("q", inserted) + self.nodes[end:]
-        between = array("d", [self._places[row] // 1 + 0.5]) * len(inserted)
+        place = self._places[row] // 1 + 0.5
         spliced = copy(self)
-        spliced._set_nodes(nodes, self._places[:start] + between + self._places[end:])
+        spliced.nodes = self.nodes[:start] + array("q", inserted) + self.nodes[end:]
+        spliced._places = self._places[:start] + array("d", [place]) * len(inserted) + self._places[end:]
+        spliced._inserted = {**self._inserted, **dict.fromkeys(inserted, place)}
         return spliced
 
     def __len__(self) -> int:

@@ -38,6 +38,7 @@ FILTERS: tuple[TreeFilter, ...] = ("default", "no tools", "user", "labeled", "al
 
 _TOOLS = frozenset({"calls", "result"})
 MAX_COLUMNS = 16
+_MAX_ARRANGED = 16
 _STEPS = 4
 _SPEAKERS = {
     "toolResult": "result",
@@ -122,6 +123,8 @@ class TreeRows:
         """Find what depends on the current entry."""
         session = self.session
         self.leaf = session.leaf
+        self._arranged: dict[tuple[TreeFilter, frozenset[int]], Rails] = {}
+        """The rows of views that were shown. Copies share it."""
         self.current = session.node_of(self.leaf)
         self.active = set(session.path_nodes(self.leaf))
         self.left_out = self._find_left_out()
@@ -143,10 +146,32 @@ class TreeRows:
         if self.session.leaf != self.leaf:
             self._find_active()
         self._folds = self._foldable if self._can_fold and self.filter == "default" else _NO_FOLDS
-        self._set_rails(Rails(self.layout, group_lanes(self.layout, self._visible()), self._max_columns))
+        rails = self._arranged.get(self._view)
+        if rails is None:
+            rails = Rails(self.layout, group_lanes(self.layout, self._visible()), self._max_columns)
+        self._set_rails(rails)
+
+    @property
+    def _view(self) -> tuple[TreeFilter, frozenset[int]]:
+        """What the rows depend on, as long as the session and its current entry are the same."""
+        return self.filter, frozenset(self.unfolded) if self.filter == "default" else frozenset()
+
+    @property
+    def is_arranged(self) -> bool:
+        """Whether `rearrange` takes no time, because these rows were shown before."""
+        return self.session.leaf == self.leaf and self._view in self._arranged
+
+    def arrange_views(self, filters: Iterable[TreeFilter]) -> None:
+        """Arrange other views ahead. It may run in another thread."""
+        for each in filters:
+            view = self.copy()
+            view.filter = each
+            view.rearrange()
 
     def _set_rails(self, rails: Rails) -> None:
-        self._rails = rails
+        self._rails = self._arranged[self._view] = rails
+        while len(self._arranged) > _MAX_ARRANGED:
+            del self._arranged[next(iter(self._arranged))]
         self.nodes = rails.nodes
         """By row: the node that it stands for."""
         self.here = self.row_of(self.current)
@@ -283,6 +308,11 @@ class TreeRows:
             return TreeRow((node,), rails, "unfolded")
         return TreeRow(runs[node], rails, "folded")
 
+    def is_folded(self, row: int) -> bool:
+        """Whether other entries are folded into a row."""
+        node = self.nodes[row]
+        return node in self._folds.runs and node not in self.unfolded
+
     def __iter__(self) -> Iterator[TreeRow]:
         return (self[row] for row in range(len(self)))
 
@@ -307,7 +337,7 @@ class TreeRows:
     def splice_fold(self, node: int) -> bool:
         """Show or hide the rows of one fold that has changed; False if other rows change too (then `rearrange`)."""
         nodes, count = self._folds.runs[node], self._folds.count
-        row = self._rails.row_of[node]
+        row = self._rails.find_row(node)
         if row == NO_ROW or self.is_compaction(node) or any(count[other] > 1 for other in nodes[1:]):
             return False  # what a compaction replaced may be anywhere before it
         if node in self.unfolded:
@@ -334,7 +364,7 @@ class TreeRows:
         while node is not None and self.nodes:
             shown = node
             while shown != NO_NODE:
-                row = self._rails.row_of[shown]
+                row = self._rails.find_row(shown)
                 if row != NO_ROW:
                     return row
                 shown = self._folds.around(shown)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sessiontree.agent.checkpoints import RewindPlan, RewindScope, Rewound
-from sessiontree.app.actions.rewind import plan_rewind, plan_undo_rewind
+from sessiontree.app.actions.rewind import RewindAction, plan_rewind, plan_undo_rewind
 from sessiontree.chat.commands.sessions import choose_prompt
 from sessiontree.chat.commands.tree import current_entry
 from sessiontree.chat.styles import DIM, RED
@@ -19,6 +19,8 @@ async def rewind(chat: BaseChat, rest: str) -> None:
     if rest == "undo":
         await _undo(chat)
         return
+    if not rest and await chat.browse_rewinds():
+        return
     controller, screen = chat.controller, chat.screen
     entry = rest or await choose_prompt(chat, "Rewind to just before which prompt?")
     if entry is None:
@@ -31,9 +33,15 @@ async def rewind(chat: BaseChat, rest: str) -> None:
     if scope is None:
         screen.line("· cancelled", DIM)
         return
+    await carry_out(chat, action, scope)
+
+
+async def carry_out(chat: BaseChat, action: RewindAction, scope: RewindScope) -> None:
+    """Carry out a rewind, after the question which conflicting files to overwrite. Its prompt returns to the input."""
+    plan = action.expected
     overwrite = await _choose_overwrites(chat, plan) if scope != "conversation" else []
     prompt = plan.entry if plan.text is not None and scope != "files" else None
-    done = await controller.carry_out(action.choose(scope, overwrite), prompt=prompt)
+    done = await chat.controller.carry_out(action.choose(scope, overwrite), prompt=prompt)
     _show_rewound(chat, done.result)
 
 
@@ -42,9 +50,7 @@ async def _undo(chat: BaseChat) -> None:
     action = await controller.plan(lambda: plan_undo_rewind(controller.session, controller.workspace))
     _show_plan(chat, action.expected)
     if await chat.confirm("Undo the last rewind?"):
-        overwrite = await _choose_overwrites(chat, action.expected)
-        done = await controller.carry_out(action.choose("both", overwrite))
-        _show_rewound(chat, done.result)
+        await carry_out(chat, action, "both")
 
 
 def _show_plan(chat: BaseChat, plan: RewindPlan) -> None:
