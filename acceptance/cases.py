@@ -15,7 +15,14 @@ from typing import Any, Literal, TypeAlias, assert_never
 from msgspec.structs import replace
 
 import sessiontree
-from acceptance.comparison import JsonObject, both_lines, differences, purposes, without_open_calls
+from acceptance.comparison import (
+    JsonObject,
+    both_lines,
+    differences,
+    purposes,
+    without_failed_turns,
+    without_open_calls,
+)
 from acceptance.histories import (
     NoHistoryError,
     Request,
@@ -33,6 +40,7 @@ from sessiontree.conversion.walk import iter_entries
 from sessiontree.core.entries import CONTEXT_TYPES
 from sessiontree.core.jsonio import parse_object
 from sessiontree.core.messages import Assistant, Block, Message, ToolCall, blocks_of, parse_message
+from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.providers import render
 from sessiontree.views.json import describe_state
 
@@ -41,6 +49,9 @@ BranchChoice: TypeAlias = Literal["active", "all"]
 
 READS_NATIVE: tuple[Name, ...] = ("pi", "omp")
 """Programs that open native files themselves."""
+
+DROP_FAILED_TURNS: tuple[Name, ...] = ("pi", "omp")
+"""Programs that do not send failed answers: oh-my-pi leaves them out of the history, Pi out of each request."""
 
 # Known defects of the programs, with the reason. Such a difference is shown but does not fail the run.
 KNOWN: dict[tuple[str, Name], str] = {
@@ -158,7 +169,7 @@ def _try_branches(case: Case, path: Path, folder: Path) -> Outcome:
 def branch_ends(case: Case, path: Path) -> dict[str, str]:
     """The last lines of the branches in a converted file, by the leaves in its source."""
     session = case.source.opened()
-    lines = _last_lines(sessiontree.open(path, dialect=case.program))
+    lines = last_lines(sessiontree.open(path, dialect=case.program))
     return {leaf: lines[end] for leaf in session.leaves() if (end := _last_entry(session, leaf)) in lines}
 
 
@@ -175,16 +186,25 @@ def compare_branches(case: Case, ends: Mapping[str, str], rebuilt: JsonObject) -
     return Outcome(case, "ok")
 
 
-def _last_lines(session: Session) -> dict[str | None, str]:
-    """By id of a canonical entry, the id of its line. The programs with branches have one line for each."""
+def last_lines(session: Session) -> dict[str | None, str]:
+    """By id of a canonical entry, the id of its line; of the last entry before a restated context, the end of that."""
     entries = iter_entries(session, session.leaf, all_branches=True)
-    return {entry.id: entry.aliases[-1] if entry.aliases else entry.id for entry, _ in entries}
+    lines: dict[str | None, str] = {entry.id: entry.aliases[-1] if entry.aliases else entry.id for entry, _ in entries}
+    for leaf in session.leaves():
+        restated: list[CanonicalEntry] = []
+        history = [entry for entry, _ in iter_entries(session, leaf, all_branches=False, on_restated=restated.append)]
+        if restated:
+            lines[_last_of(history)] = leaf
+    return lines
 
 
 def _last_entry(session: Session, leaf: str) -> str | None:
     """The last canonical entry of a branch that a context contains."""
-    history = iter_entries(session, leaf, all_branches=False)
-    return next((entry.id for entry, _ in reversed(list(history)) if entry.kind in CONTEXT_TYPES), None)
+    return _last_of([entry for entry, _ in iter_entries(session, leaf, all_branches=False)])
+
+
+def _last_of(history: Sequence[CanonicalEntry]) -> str | None:
+    return next((entry.id for entry in reversed(history) if entry.kind in CONTEXT_TYPES), None)
 
 
 def convert(source: Source, target: Name, folder: Path, branch: BranchChoice = "active") -> Path:
@@ -227,11 +247,22 @@ def _rebuilt(program: Name, path: Path, scratch: Path) -> JsonObject:
 
 
 def compare_history(
-    case: Case, session: Session, rebuilt: JsonObject, *, is_mapped: bool = False, leaf: str | None = None
+    case: Case,
+    session: Session,
+    rebuilt: JsonObject,
+    *,
+    is_mapped: bool = False,
+    leaf: str | None = None,
+    failed_turns: bool = True,
 ) -> tuple[list[str], list[str]]:
-    """Our history and the rebuilt one, as lines. `is_mapped`: the session already uses the program's tool names."""
-    messages = session.context(leaf).messages
+    """Our history and the rebuilt one, as lines. `is_mapped`: the session already uses the program's tool names.
+
+    Without `failed_turns`, answers that failed are left out of both.
+    """
+    messages: Sequence[Message] = session.context(leaf).messages
     theirs = [] if case.program == "claude" else [parse_message(message) for message in rebuilt["messages"]]
+    if not failed_turns:
+        messages, theirs = without_failed_turns(messages), without_failed_turns(theirs)
     if case.is_original and case.program != "claude":
         here, there = compare_state(session, rebuilt, session.leaf)
         return [*map(repr, messages), *here], [*map(repr, theirs), *there]
@@ -252,12 +283,11 @@ def find_rule_difference(
         return None
     if without_open_calls(ours) == without_open_calls(theirs):
         return "programs treat calls without a result differently"
-    if case.source.dialect in ("pi", "omp", "native"):
-        # Claude Code and Pi drop the same turns.
-        rules = "omp" if case.program == "omp" else "pi"
-        ours, theirs = compare_history(case, sessiontree.open(case.source.path, dialect=rules), rebuilt, leaf=leaf)
+    if case.program in DROP_FAILED_TURNS:
+        session = case.source.opened()
+        ours, theirs = compare_history(case, session, rebuilt, leaf=leaf, failed_turns=False)
         if without_open_calls(ours) == without_open_calls(theirs):
-            return f"{case.program} drops other turns than {case.source.dialect} for the same entries"
+            return f"{case.program} sends no failed answers"
     return None
 
 

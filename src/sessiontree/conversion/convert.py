@@ -5,8 +5,11 @@ Only ids are kept in memory. The report lists everything that the target cannot 
 
 from __future__ import annotations
 
+import os
+from builtins import open as open_file
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import msgspec
@@ -14,16 +17,25 @@ from msgspec import Struct
 
 from sessiontree import plugins
 from sessiontree.conversion.context_edits import ContextEdits
+from sessiontree.conversion.restatement import (
+    RESTATED_NOTE,
+    UNLIKE_NOTE,
+    ContextRisks,
+    is_same_context,
+    restate,
+)
 from sessiontree.conversion.tool_mapping import ToolMapper, with_original_tools
 from sessiontree.conversion.walk import REPORT, iter_entries
 from sessiontree.core.entries import Config, ForkOrigin
 from sessiontree.core.ids import new_session_id, timestamp
-from sessiontree.core.messages import BLOCK_TYPES
-from sessiontree.dialects.canonical import CanonicalEntry, Encoder, LossNote, NoteKind, SessionMeta
+from sessiontree.core.messages import BLOCK_TYPES, Message
+from sessiontree.dialects.canonical import CanonicalEntry, Encoded, Encoder, LossNote, NoteKind, SessionMeta
 from sessiontree.dialects.contract import Dialect
 from sessiontree.dialects.roles import with_common_role
 from sessiontree.errors import UsageError
+from sessiontree.session.open import open_store
 from sessiontree.session.reader import CURRENT, Current, Reader
+from sessiontree.stores.file import FileStore
 
 BranchChoice = Literal["active", "all"]
 
@@ -133,7 +145,7 @@ def convert(
     )
     report = Report(session.dialect.name, to)
     edits = ContextEdits(session, dialect, leaf, all_branches=branch == "all")
-    conversion = _Conversion(session, dialect, dialect.encoder(meta), report, edits)
+    conversion = _Conversion(session, dialect, meta, report, edits)
     return Converted(dialect, meta, conversion.iter_lines(leaf, all_branches=branch == "all"), report)
 
 
@@ -149,12 +161,16 @@ def _own_config(session: Reader) -> Config | None:
 
 
 class _Conversion:
-    def __init__(self, session: Reader, target: Dialect, encoder: Encoder, report: Report, edits: ContextEdits) -> None:
+    def __init__(
+        self, session: Reader, target: Dialect, meta: SessionMeta, report: Report, edits: ContextEdits
+    ) -> None:
         self._session = session
         self._edits = edits
         self._target = target
+        self._meta = meta
         self._tools = ToolMapper(session.dialect.name, target.name)
-        self._encoder = encoder
+        self._encoder: Encoder = target.encoder(meta)
+        self._risks = ContextRisks(is_exact_compaction=session.dialect.traits.one_line_per_entry)
         self._report = report
         self._new_ids: dict[str, str | None] = {}
         """Id of a canonical entry -> id in the target."""
@@ -163,11 +179,27 @@ class _Conversion:
         self._entry_ids: dict[str, str] = {}
         """Id of a line of the source -> id of the canonical entry it became a part of."""
 
-    def iter_lines(self, leaf: str | None, *, all_branches: bool) -> Iterator[bytes]:
+    def iter_lines(self, leaf: str | None, *, all_branches: bool, restates: bool = True) -> Iterator[bytes]:
         yield from _with_lf(self._encoder.prologue())
-        for entry, parent in iter_entries(self._session, leaf, all_branches=all_branches):
+        entries = iter_entries(
+            self._session,
+            leaf,
+            all_branches=all_branches,
+            on_restated=lambda entry: self._risks.watch(entry, None),
+        )
+        for entry, parent in entries:
+            self._risks.watch(entry, parent)
             yield from _with_lf(self._encode(entry, None if parent is None else self._new_ids.get(parent)))
         current = self._current(leaf)
+        if restates and self._risks.found:
+            active = current
+            for end, messages in self._find_unlike(leaf, all_branches=all_branches):
+                last = end
+                for entry in restate(messages):
+                    encoded = self._encode_mapped(entry, last)
+                    yield from _with_lf(encoded.lines)
+                    last = encoded.id
+                current = last if end == active else current
         for entry in self._iter_metadata():
             yield from _with_lf(self._encode(entry, current))
         self._note_missing_blobs()
@@ -194,14 +226,68 @@ class _Conversion:
         if entry.kind == "label":
             self._labeled.add(str(entry.fields.get("targetId")))
         edited, edit_notes = self._edits.apply(entry)
-        mapped, tool_notes = self._tools.map_entry(with_original_tools(edited))
-        mapped, role_notes = with_common_role(mapped, self._target)
-        encoded = self._encoder.encode(mapped, parent)
+        encoded = self._encode_mapped(with_original_tools(edited), parent)
         self._track_id(entry, encoded.id)
         self._report.count(entry)
-        for note in (*edit_notes, *tool_notes, *role_notes, *encoded.notes):
+        for note in (*edit_notes, *encoded.notes):
             self._report.note(note)
         return encoded.lines
+
+    def _encode_mapped(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
+        """Encode an entry with the target's tools and roles."""
+        mapped, tool_notes = self._tools.map_entry(entry)
+        mapped, role_notes = with_common_role(mapped, self._target)
+        encoded = self._encoder.encode(mapped, parent)
+        return msgspec.structs.replace(encoded, notes=(*tool_notes, *role_notes, *encoded.notes))
+
+    # Contexts that the target would send differently
+
+    def _find_unlike(self, leaf: str | None, *, all_branches: bool) -> list[tuple[str | None, Sequence[Message]]]:
+        """Find the branches whose context the client of the target would send differently, the active one last.
+
+        Returns the last entry of each in the target, and the messages that have to be restated there.
+        """
+        with TemporaryDirectory() as folder:
+            path = os.path.join(folder, "copy.jsonl")
+            trial = _Conversion(self._session, self._target, self._meta, Report("", ""), self._edits)
+            with open_file(path, "wb") as file:
+                file.writelines(trial.iter_lines(leaf, all_branches=all_branches, restates=False))
+            with open_store(FileStore(path), dialect=self._target.name) as copy:
+                unlike = self._compare(copy, leaf, all_branches=all_branches)
+        if not unlike:
+            return []
+        if not self._target.client.encodes_resets:
+            for _ in unlike:
+                self._report.note(UNLIKE_NOTE)
+            return []
+        for _ in unlike:
+            self._report.note(RESTATED_NOTE)
+        return unlike
+
+    def _compare(
+        self, copy: Reader, leaf: str | None, *, all_branches: bool
+    ) -> list[tuple[str | None, Sequence[Message]]]:
+        session = self._session
+        entries, copied = _entries_by_line(session, leaf, all_branches), _entries_by_line(copy, copy.leaf, all_branches)
+        skips_failed = self._target.client.drops_failed_turns
+
+        def unlike_at(at: str | None, end: str | None) -> Sequence[Message] | None:
+            context = session.context(at) if at is not None else None
+            there = copy.context(end)
+            if context is None or is_same_context(context, entries, there, copied, skips_failed=skips_failed):
+                return None
+            return context.messages
+
+        found: list[tuple[str | None, Sequence[Message]]] = []
+        current = self._current(leaf)
+        for other in session.leaves() if all_branches else ():
+            end = self._current(other)
+            if end is not None and end != current and (messages := unlike_at(other, end)) is not None:
+                found.append((end, messages))
+        messages = unlike_at(leaf, None)
+        if messages is None and found and not self._target.traits.one_line_per_entry and leaf is not None:
+            messages = session.context(leaf).messages  # its lines must be the last ones of the file
+        return found if messages is None else [*found, (current, messages)]
 
     def _track_id(self, entry: CanonicalEntry, id: str | None) -> None:
         self._new_ids[entry.id] = id
@@ -229,6 +315,13 @@ class _Conversion:
                 self._report.note(
                     LossNote("dropped", "images and texts stored outside the file", "their blob is missing")
                 )
+
+
+def _entries_by_line(session: Reader, leaf: str | None, all_branches: bool) -> dict[str, CanonicalEntry]:
+    found: dict[str, CanonicalEntry] = {}
+    for entry, _ in iter_entries(session, leaf, all_branches=all_branches):
+        found.update(dict.fromkeys((entry.id, *entry.aliases), entry))
+    return found
 
 
 def _with_lf(lines: Sequence[bytes]) -> Iterator[bytes]:

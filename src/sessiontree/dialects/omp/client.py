@@ -30,6 +30,8 @@ def query_prompts(database: sqlite3.Connection) -> Iterator[PastPrompt]:
 class OhMyPiClient(Client):
     name = "oh-my-pi"
     applies_resets = True
+    encodes_resets = True
+    drops_failed_turns = True
     knows_all_roles = True
     records_terminals = True
     prompt_history = PromptDatabase("history.db", query_prompts)

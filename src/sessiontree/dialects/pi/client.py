@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 class PiClient(Client):
     name = "Pi"
     applies_context_edits = True
+    encodes_resets = True
+    drops_failed_turns = True
     knows_all_roles = True
     texts = NATIVE_TEXTS
 

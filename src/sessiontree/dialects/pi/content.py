@@ -26,7 +26,6 @@ _NOTES = {
     "config": LossNote("aside", "settings", _IGNORED),
     "file_snapshot": LossNote("aside", "file snapshots", _IGNORED),
     "mode_change": LossNote("aside", "changes of mode", _IGNORED),
-    "reset_boundary": LossNote("changed", "resets", "Pi ignores them: its context includes the messages before"),
     "service_tier_change": LossNote("aside", "changes of the service tier", _IGNORED),
     "session_init": LossNote("aside", "briefs of sub-agents", _IGNORED),
     "ttsr_injection": LossNote("aside", "injected rules", _IGNORED),
@@ -48,6 +47,8 @@ class PiEncoder(PiFamilyEncoder):
         match entry.kind:
             case "message":
                 return _message(entry, entry.fields["message"])
+            case "reset_boundary":
+                return _reset()
             case "custom_message" if is_never_sent(entry):
                 return hidden_line(entry)
             case "model_change":
@@ -108,6 +109,13 @@ def with_model_pair(fields: Mapping[str, Any]) -> Mapping[str, Any]:
         return fields
     pair = {"provider": provider, "modelId": model_id}
     return {**pair, **{name: value for name, value in fields.items() if name != "model"}}
+
+
+def _reset() -> EncodedLine:
+    """Encode a reset as a compaction that keeps nothing, whose summary an edit removes from the context."""
+    note = LossNote("mapped", "resets", "written as compactions whose summary is not sent")
+    fields = {"summary": "", "firstKeptEntryId": "", "tokensBefore": 0}
+    return EncodedLine("compaction", fields, (note,), is_hidden=True)
 
 
 def _model_change(entry: CanonicalEntry) -> EncodedLine:
