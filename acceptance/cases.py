@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, assert_never
 
@@ -160,47 +161,71 @@ def _try_branches(case: Case, path: Path, folder: Path) -> Outcome:
     if case.program == "claude":  # it cannot select a branch of a file
         return Outcome(case, "ok")
     ends = branch_ends(case, path)
-    (rebuilt,) = histories(case.program, [Request(path, list(ends.values()))], folder)
+    (rebuilt,) = histories(case.program, [Request(path, list(chain.from_iterable(ends.values())))], folder)
     if isinstance(rebuilt, NoHistoryError):
         return Outcome(case, "differs", "", [str(rebuilt)])
     return compare_branches(case, ends, rebuilt)
 
 
-def branch_ends(case: Case, path: Path) -> dict[str, str]:
-    """The last lines of the branches in a converted file, by the leaves in its source."""
+def branch_ends(case: Case, path: Path) -> dict[str, list[str]]:
+    """The last lines of the branches in a converted file, by the leaves in its source.
+
+    Several if leaves of the source have the same entries and different contexts, as the summary of a compaction and the
+    last line that it keeps in Claude Code.
+    """
     session = case.source.opened()
     lines = last_lines(sessiontree.open(path, dialect=case.program))
-    return {leaf: lines[end] for leaf in session.leaves() if (end := _last_entry(session, leaf)) in lines}
+    entries = _context_entries(session)
+    return {leaf: lines[end] for leaf in session.leaves() if (end := _last_entry(session, leaf, entries)) in lines}
 
 
-def compare_branches(case: Case, ends: Mapping[str, str], rebuilt: JsonObject) -> Outcome:
+def compare_branches(case: Case, ends: Mapping[str, Sequence[str]], rebuilt: JsonObject) -> Outcome:
     """Compare the branches of a converted session with those that the program rebuilt."""
     session = case.source.opened()
-    for leaf, line in ends.items():
-        history = rebuilt["branches"][line]
-        if "error" in history:
-            return Outcome(case, "differs", f"branch {leaf}", [history["error"]])
-        ours, theirs = compare_history(case, session, history, leaf=leaf)
-        if ours != theirs and find_rule_difference(case, ours, theirs, history, leaf) is None:
-            return Outcome(case, "differs", f"branch {leaf}", differences(ours, theirs))
+    for leaf, lines in ends.items():
+        found = [_compare_branch(case, session, leaf, rebuilt["branches"][line]) for line in lines]
+        if None not in found:
+            return Outcome(case, "differs", f"branch {leaf}", found[-1] or [])
     return Outcome(case, "ok")
 
 
-def last_lines(session: Session) -> dict[str | None, str]:
-    """By id of a canonical entry, the id of its line; of the last entry before a restated context, the end of that."""
+def _compare_branch(case: Case, session: Session, leaf: str, history: JsonObject) -> list[str] | None:
+    if "error" in history:
+        return [str(history["error"])]
+    ours, theirs = compare_history(case, session, history, leaf=leaf)
+    if ours == theirs or find_rule_difference(case, ours, theirs, history, leaf) is not None:
+        return None
+    return differences(ours, theirs)
+
+
+def last_lines(session: Session) -> dict[str | None, list[str]]:
+    """By id of a canonical entry, the id of its line and the ends of contexts that are restated after it."""
     entries = iter_entries(session, session.leaf, all_branches=True)
-    lines: dict[str | None, str] = {entry.id: entry.aliases[-1] if entry.aliases else entry.id for entry, _ in entries}
+    lines: dict[str | None, list[str]] = {
+        entry.id: [entry.aliases[-1] if entry.aliases else entry.id] for entry, _ in entries
+    }
     for leaf in session.leaves():
         restated: list[CanonicalEntry] = []
         history = [entry for entry, _ in iter_entries(session, leaf, all_branches=False, on_restated=restated.append)]
         if restated:
-            lines[_last_of(history)] = leaf
+            lines.setdefault(_last_of(history), []).append(leaf)
     return lines
 
 
-def _last_entry(session: Session, leaf: str) -> str | None:
-    """The last canonical entry of a branch that a context contains."""
-    return _last_of([entry for entry, _ in iter_entries(session, leaf, all_branches=False)])
+def _last_entry(session: Session, leaf: str, entries: Mapping[str, str]) -> str | None:
+    """The last canonical entry of a branch that a context contains. `entries` are the entries by line."""
+    history = session.dialect.find_history(session.journal, session.node_of(leaf), session.read_options)
+    ids = session.journal.tree.ids
+    return next((entries[ids[node]] for node in reversed(history) if ids[node] in entries), None)
+
+
+def _context_entries(session: Session) -> dict[str, str]:
+    """By line: the id of the canonical entry that it became a part of, if a context contains it."""
+    found: dict[str, str] = {}
+    for entry, _ in iter_entries(session, session.leaf, all_branches=True):
+        if entry.kind in CONTEXT_TYPES:
+            found.update(dict.fromkeys((entry.id, *entry.aliases), entry.id))
+    return found
 
 
 def _last_of(history: Sequence[CanonicalEntry]) -> str | None:

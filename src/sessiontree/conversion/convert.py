@@ -26,6 +26,7 @@ from sessiontree.conversion.restatement import (
 )
 from sessiontree.conversion.tool_mapping import ToolMapper, with_original_tools
 from sessiontree.conversion.walk import REPORT, iter_entries
+from sessiontree.core.context import Context
 from sessiontree.core.entries import Config, ForkOrigin
 from sessiontree.core.ids import new_session_id, timestamp
 from sessiontree.core.messages import BLOCK_TYPES, Message
@@ -160,6 +161,16 @@ def _own_config(session: Reader) -> Config | None:
     return None if config == Config() else config
 
 
+class _UnlikeBranch(Struct, frozen=True):
+    """A branch whose context the client of the target would send differently."""
+
+    end: str | None
+    """Its last entry in the target."""
+    messages: Sequence[Message]
+    """The messages of its context in the source."""
+    is_active: bool = False
+
+
 class _Conversion:
     def __init__(
         self, session: Reader, target: Dialect, meta: SessionMeta, report: Report, edits: ContextEdits
@@ -192,14 +203,13 @@ class _Conversion:
             yield from _with_lf(self._encode(entry, None if parent is None else self._new_ids.get(parent)))
         current = self._current(leaf)
         if restates and self._risks.found:
-            active = current
-            for end, messages in self._find_unlike(leaf, all_branches=all_branches):
-                last = end
-                for entry in restate(messages):
+            for unlike in self._find_unlike(leaf, all_branches=all_branches):
+                last = unlike.end
+                for entry in restate(unlike.messages):
                     encoded = self._encode_mapped(entry, last)
                     yield from _with_lf(encoded.lines)
                     last = encoded.id
-                current = last if end == active else current
+                current = last if unlike.is_active else current
         for entry in self._iter_metadata():
             yield from _with_lf(self._encode(entry, current))
         self._note_missing_blobs()
@@ -242,11 +252,8 @@ class _Conversion:
 
     # Contexts that the target would send differently
 
-    def _find_unlike(self, leaf: str | None, *, all_branches: bool) -> list[tuple[str | None, Sequence[Message]]]:
-        """Find the branches whose context the client of the target would send differently, the active one last.
-
-        Returns the last entry of each in the target, and the messages that have to be restated there.
-        """
+    def _find_unlike(self, leaf: str | None, *, all_branches: bool) -> list[_UnlikeBranch]:
+        """Find the branches whose context the client of the target would send differently, the active one last."""
         with TemporaryDirectory() as folder:
             path = os.path.join(folder, "copy.jsonl")
             trial = _Conversion(self._session, self._target, self._meta, Report("", ""), self._edits)
@@ -264,30 +271,26 @@ class _Conversion:
             self._report.note(RESTATED_NOTE)
         return unlike
 
-    def _compare(
-        self, copy: Reader, leaf: str | None, *, all_branches: bool
-    ) -> list[tuple[str | None, Sequence[Message]]]:
+    def _compare(self, copy: Reader, leaf: str | None, *, all_branches: bool) -> list[_UnlikeBranch]:
         session = self._session
         entries, copied = _entries_by_line(session, leaf, all_branches), _entries_by_line(copy, copy.leaf, all_branches)
         skips_failed = self._target.client.drops_failed_turns
 
-        def unlike_at(at: str | None, end: str | None) -> Sequence[Message] | None:
-            context = session.context(at) if at is not None else None
-            there = copy.context(end)
-            if context is None or is_same_context(context, entries, there, copied, skips_failed=skips_failed):
-                return None
-            return context.messages
+        def is_like(context: Context, end: str | None) -> bool:
+            return is_same_context(context, entries, copy.context(end), copied, skips_failed=skips_failed)
 
-        found: list[tuple[str | None, Sequence[Message]]] = []
-        current = self._current(leaf)
+        found: list[_UnlikeBranch] = []
         for other in session.leaves() if all_branches else ():
             end = self._current(other)
-            if end is not None and end != current and (messages := unlike_at(other, end)) is not None:
-                found.append((end, messages))
-        messages = unlike_at(leaf, None)
-        if messages is None and found and not self._target.traits.one_line_per_entry and leaf is not None:
-            messages = session.context(leaf).messages  # its lines must be the last ones of the file
-        return found if messages is None else [*found, (current, messages)]
+            if other != leaf and end is not None and not is_like(context := session.context(other), end):
+                found.append(_UnlikeBranch(end, context.messages))
+        if leaf is None:
+            return found
+        context = session.context(leaf)
+        must_be_last = found and not self._target.traits.one_line_per_entry  # the lines of the active branch
+        if must_be_last or not is_like(context, None):
+            found.append(_UnlikeBranch(self._current(leaf), context.messages, is_active=True))
+        return found
 
     def _track_id(self, entry: CanonicalEntry, id: str | None) -> None:
         self._new_ids[entry.id] = id

@@ -42,7 +42,7 @@ from sessiontree.dialects.canonical import CanonicalEntry, LossNote
 from sessiontree.dialects.passthrough import PASSTHROUGH, RESTATED, is_restated
 from sessiontree.providers.templates import NO_OUTPUT, stray_result_text
 from sessiontree.providers.tool_calls import match_results
-from sessiontree.providers.turns import to_turn
+from sessiontree.providers.turns import UserTurn, to_turn
 
 RESTATED_NOTE = LossNote(
     "changed", "contexts", "the client would send them differently, so their messages are repeated after a reset"
@@ -111,12 +111,15 @@ def _tokens(context: Context, entries: Entries, *, skips_failed: bool) -> list[T
     messages = list(context.messages)
     answers, strays = match_results(messages)
     found: list[Token] = []
-    last: CanonicalEntry | None = None
+    words: dict[str, str] = {}
     for at, (message, source) in enumerate(zip(messages, context.sources, strict=True)):
         entry = entries.get(source)
         parts = None if entry is None else _recorded_parts(entry)
-        if parts is not None:  # each client has its own wording for it, some of them in several messages
-            found += [("recorded", *parts)] if entry is not last and any(parts) else []
+        if entry is not None and parts is not None:
+            # Each client has its own wording for it, some of them in several messages; an edit replaces it.
+            if entry.id not in words and any(parts):
+                found.append(("recorded", entry.id, *parts))
+            words[entry.id] = words.get(entry.id, "") + _sent_text(message)
         elif isinstance(message, Assistant):
             if not (skips_failed and message.stop_reason in _FAILED):
                 found += _answer_tokens(messages, at, message, answers)
@@ -124,8 +127,21 @@ def _tokens(context: Context, entries: Entries, *, skips_failed: bool) -> list[T
             found += [("stray", *_content_parts(message.content))] if at in strays else []
         elif not isinstance(message, System) and to_turn(message, []) is not None:
             found.append(("user", *_content_parts(message_blocks(message))))
-        last = entry
-    return found
+    return [_checked(token, words) for token in found]
+
+
+def _checked(token: Token, words: Mapping[str, str]) -> Token:
+    """Replace the id of an entry that clients put in their own words by whether these have all that was recorded."""
+    if token[0] != "recorded":
+        return token
+    _, id, *parts = token
+    return ("recorded", str(all(part in words[id] for part in parts)), *parts)
+
+
+def _sent_text(message: Message) -> str:
+    turn = to_turn(message, [])
+    blocks = turn.blocks if isinstance(turn, UserTurn) else ()
+    return "".join(f" {_folded(block.text)}" for block in blocks if isinstance(block, Text))
 
 
 def _answer_tokens(
