@@ -36,6 +36,7 @@ from acceptance.histories import (
 from acceptance.programs import Name
 from acceptance.sources import Source
 from sessiontree import Session
+from sessiontree.conversion.context_edits import LEFT_OUT
 from sessiontree.conversion.tool_mapping import map_call
 from sessiontree.conversion.walk import iter_entries
 from sessiontree.core.entries import CONTEXT_TYPES
@@ -223,13 +224,17 @@ def _context_entries(session: Session) -> dict[str, str]:
     """By line: the id of the canonical entry that it became a part of, if a context contains it."""
     found: dict[str, str] = {}
     for entry, _ in iter_entries(session, session.leaf, all_branches=True):
-        if entry.kind in CONTEXT_TYPES:
+        if _is_of_conversation(entry):
             found.update(dict.fromkeys((entry.id, *entry.aliases), entry.id))
     return found
 
 
 def _last_of(history: Sequence[CanonicalEntry]) -> str | None:
-    return next((entry.id for entry in reversed(history) if entry.kind in CONTEXT_TYPES), None)
+    return next((entry.id for entry in reversed(history) if _is_of_conversation(entry)), None)
+
+
+def _is_of_conversation(entry: CanonicalEntry) -> bool:
+    return entry.kind in CONTEXT_TYPES or entry.fields.get("customType") == LEFT_OUT
 
 
 def convert(source: Source, target: Name, folder: Path, branch: BranchChoice = "active") -> Path:

@@ -25,6 +25,7 @@ from sessiontree.conversion.restatement import (
     restate,
 )
 from sessiontree.conversion.tool_mapping import ToolMapper, with_original_tools
+from sessiontree.conversion.unsent_turns import UnsentTurns
 from sessiontree.conversion.walk import REPORT, iter_entries
 from sessiontree.core.context import Context
 from sessiontree.core.entries import Config, ForkOrigin
@@ -146,7 +147,8 @@ def convert(
     )
     report = Report(session.dialect.name, to)
     edits = ContextEdits(session, dialect, leaf, all_branches=branch == "all")
-    conversion = _Conversion(session, dialect, meta, report, edits)
+    unsent = UnsentTurns(session, dialect, leaf, all_branches=branch == "all")
+    conversion = _Conversion(session, dialect, meta, report, edits, unsent)
     return Converted(dialect, meta, conversion.iter_lines(leaf, all_branches=branch == "all"), report)
 
 
@@ -173,10 +175,17 @@ class _UnlikeBranch(Struct, frozen=True):
 
 class _Conversion:
     def __init__(
-        self, session: Reader, target: Dialect, meta: SessionMeta, report: Report, edits: ContextEdits
+        self,
+        session: Reader,
+        target: Dialect,
+        meta: SessionMeta,
+        report: Report,
+        edits: ContextEdits,
+        unsent: UnsentTurns,
     ) -> None:
         self._session = session
         self._edits = edits
+        self._unsent = unsent
         self._target = target
         self._meta = meta
         self._tools = ToolMapper(session.dialect.name, target.name)
@@ -202,7 +211,7 @@ class _Conversion:
             self._risks.watch(entry, parent)
             yield from _with_lf(self._encode(entry, None if parent is None else self._new_ids.get(parent)))
         current = self._current(leaf)
-        if restates and self._risks.found:
+        if restates and (self._risks.found or self._unsent.are_mixed):
             for unlike in self._find_unlike(leaf, all_branches=all_branches):
                 last = unlike.end
                 for entry in restate(unlike.messages):
@@ -235,11 +244,12 @@ class _Conversion:
         self._has_title |= entry.kind == "session_info"
         if entry.kind == "label":
             self._labeled.add(str(entry.fields.get("targetId")))
-        edited, edit_notes = self._edits.apply(entry)
+        sent, unsent_notes = self._unsent.apply(entry)
+        edited, edit_notes = self._edits.apply(sent)
         encoded = self._encode_mapped(with_original_tools(edited), parent)
         self._track_id(entry, encoded.id)
         self._report.count(entry)
-        for note in (*edit_notes, *encoded.notes):
+        for note in (*unsent_notes, *edit_notes, *encoded.notes):
             self._report.note(note)
         return encoded.lines
 
@@ -256,7 +266,7 @@ class _Conversion:
         """Find the branches whose context the client of the target would send differently, the active one last."""
         with TemporaryDirectory() as folder:
             path = os.path.join(folder, "copy.jsonl")
-            trial = _Conversion(self._session, self._target, self._meta, Report("", ""), self._edits)
+            trial = _Conversion(self._session, self._target, self._meta, Report("", ""), self._edits, self._unsent)
             with open_file(path, "wb") as file:
                 file.writelines(trial.iter_lines(leaf, all_branches=all_branches, restates=False))
             with open_store(FileStore(path), dialect=self._target.name) as copy:
