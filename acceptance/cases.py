@@ -234,7 +234,8 @@ def _last_of(history: Sequence[CanonicalEntry]) -> str | None:
 
 
 def _is_of_conversation(entry: CanonicalEntry) -> bool:
-    return entry.kind in CONTEXT_TYPES or entry.fields.get("customType") == LEFT_OUT
+    """Whether an entry has a message or changes one, or had one before it was left out."""
+    return entry.kind in (*CONTEXT_TYPES, "context_edit") or entry.fields.get("customType") == LEFT_OUT
 
 
 def convert(source: Source, target: Name, folder: Path, branch: BranchChoice = "active") -> Path:

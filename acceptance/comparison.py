@@ -182,8 +182,8 @@ class _TextMatcher:
         found, self._rest = _found_in(text, self._rest)
         if found:
             return None
-        # Several files of the same name have the same first part, so a complete match is better than the first one.
-        for pending in sorted(self._pending, key=lambda parts: len(_found_in(text, parts)[1])):
+        # Several files of the same name have the same first part, so the match with most parts is the best.
+        for pending in sorted(self._pending, key=lambda parts: len(_found_in(text, parts)[1]) - len(parts)):
             found, rest = _found_in(text, pending)
             if found:
                 self._pending.remove(pending)

@@ -42,7 +42,7 @@ from sessiontree.dialects.canonical import CanonicalEntry, LossNote
 from sessiontree.dialects.passthrough import PASSTHROUGH, RESTATED, is_restated
 from sessiontree.providers.templates import NO_OUTPUT, stray_result_text
 from sessiontree.providers.tool_calls import match_results
-from sessiontree.providers.turns import UserTurn, to_turn
+from sessiontree.providers.turns import ResultsTurn, UserTurn, to_turn
 
 RESTATED_NOTE = LossNote(
     "changed", "contexts", "the client would send them differently, so their messages are repeated after a reset"
@@ -232,7 +232,9 @@ def _restated_answer(message: Assistant, results: Sequence[int | None]) -> Canon
 
 def _restated_stray(result: ToolResult) -> CanonicalEntry:
     opening = Text(stray_result_text(result.tool_name, is_error=result.is_error))
-    blocks = (opening, *(blocks_of(result.content) or (Text(NO_OUTPUT),)))
+    turn = to_turn(result, [])
+    sent = turn.answers[0].blocks if isinstance(turn, ResultsTurn) else ()
+    blocks = (opening, *(sent or (Text(NO_OUTPUT),)))
     return _marked("message", {"message": {"role": "user", "content": list(map(_block_fields, blocks))}})
 
 
