@@ -177,7 +177,11 @@ def branch_ends(case: Case, path: Path) -> dict[str, list[str]]:
     session = case.source.opened()
     lines = last_lines(sessiontree.open(path, dialect=case.program))
     entries = _context_entries(session)
-    return {leaf: lines[end] for leaf in session.leaves() if (end := _last_entry(session, leaf, entries)) in lines}
+    histories = {leaf: _history(session, leaf) for leaf in session.leaves()}
+    # A line without children may be inside of a branch: in Claude Code, the summary before lines that were kept.
+    inner = {id for leaf, history in histories.items() for id in history if id != leaf}
+    ends = {leaf: _last_of(history, entries) for leaf, history in histories.items() if leaf not in inner}
+    return {leaf: lines[end] for leaf, end in ends.items() if end in lines}
 
 
 def compare_branches(case: Case, ends: Mapping[str, Sequence[str]], rebuilt: JsonObject) -> Outcome:
@@ -209,15 +213,19 @@ def last_lines(session: Session) -> dict[str | None, list[str]]:
         restated: list[CanonicalEntry] = []
         history = [entry for entry, _ in iter_entries(session, leaf, all_branches=False, on_restated=restated.append)]
         if restated:
-            lines.setdefault(_last_of(history), []).append(leaf)
+            end = next((entry.id for entry in reversed(history) if _is_of_conversation(entry)), None)
+            lines.setdefault(end, []).append(leaf)
     return lines
 
 
-def _last_entry(session: Session, leaf: str, entries: Mapping[str, str]) -> str | None:
-    """The last canonical entry of a branch that a context contains. `entries` are the entries by line."""
-    history = session.dialect.find_history(session.journal, session.node_of(leaf), session.read_options)
-    ids = session.journal.tree.ids
-    return next((entries[ids[node]] for node in reversed(history) if ids[node] in entries), None)
+def _history(session: Session, leaf: str) -> list[str]:
+    nodes = session.dialect.find_history(session.journal, session.node_of(leaf), session.read_options)
+    return [session.journal.tree.ids[node] for node in nodes]
+
+
+def _last_of(history: Sequence[str], entries: Mapping[str, str]) -> str | None:
+    """The last canonical entry of a branch that belongs to the conversation. `entries` are the entries by line."""
+    return next((entries[id] for id in reversed(history) if id in entries), None)
 
 
 def _context_entries(session: Session) -> dict[str, str]:
@@ -227,10 +235,6 @@ def _context_entries(session: Session) -> dict[str, str]:
         if _is_of_conversation(entry):
             found.update(dict.fromkeys((entry.id, *entry.aliases), entry.id))
     return found
-
-
-def _last_of(history: Sequence[CanonicalEntry]) -> str | None:
-    return next((entry.id for entry in reversed(history) if _is_of_conversation(entry)), None)
 
 
 def _is_of_conversation(entry: CanonicalEntry) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from builtins import open as open_file
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
@@ -30,7 +30,7 @@ from sessiontree.conversion.walk import REPORT, iter_entries
 from sessiontree.core.context import Context
 from sessiontree.core.entries import Config, ForkOrigin
 from sessiontree.core.ids import new_session_id, timestamp
-from sessiontree.core.messages import BLOCK_TYPES, Message
+from sessiontree.core.messages import BLOCK_TYPES
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, Encoder, LossNote, NoteKind, SessionMeta
 from sessiontree.dialects.contract import Dialect
 from sessiontree.dialects.roles import with_common_role
@@ -168,8 +168,10 @@ class _UnlikeBranch(Struct, frozen=True):
 
     end: str | None
     """Its last entry in the target."""
-    messages: Sequence[Message]
-    """The messages of its context in the source."""
+    context: Context
+    """Its context in the source."""
+    entries: Mapping[str, CanonicalEntry]
+    """The entries of the source, by the ids of their lines."""
     is_active: bool = False
 
 
@@ -214,7 +216,7 @@ class _Conversion:
         if restates and (self._risks.found or self._unsent.are_mixed):
             for unlike in self._find_unlike(leaf, all_branches=all_branches):
                 last = unlike.end
-                for entry in restate(unlike.messages):
+                for entry in restate(unlike.context, unlike.entries):
                     if entry.kind == "reset_boundary" and not self._target.client.encodes_resets:
                         last = None  # a new root starts with an empty context, too
                         continue
@@ -288,17 +290,32 @@ class _Conversion:
             return is_same_context(context, entries, copy.context(end), copied, skips_failed=skips_failed)
 
         found: list[_UnlikeBranch] = []
-        for other in session.leaves() if all_branches else ():
+        for other in self._other_leaves(leaf) if all_branches else ():
             end = self._current(other)
-            if other != leaf and end is not None and not is_like(context := session.context(other), end):
-                found.append(_UnlikeBranch(end, context.messages))
+            if end is not None and not is_like(context := session.context(other), end):
+                found.append(_UnlikeBranch(end, context, entries))
         if leaf is None:
             return found
         context = session.context(leaf)
         must_be_last = found and not self._target.traits.one_line_per_entry  # the lines of the active branch
         if must_be_last or not is_like(context, None):
-            found.append(_UnlikeBranch(self._current(leaf), context.messages, is_active=True))
+            found.append(_UnlikeBranch(self._current(leaf), context, entries, is_active=True))
         return found
+
+    def _other_leaves(self, leaf: str | None) -> Iterator[str]:
+        """Iterate over the ends of the other branches.
+
+        A line without children need not be one: in Claude Code, the conversation continues after the lines that a
+        compaction kept, and not after its summary.
+        """
+        session = self._session
+        leaves = [(id, session.node_of(id)) for id in session.leaves()]
+        inner: set[int] = set()
+        if not session.dialect.traits.one_line_per_entry:
+            for _, node in leaves:
+                history = session.dialect.find_history(session.journal, node, session.read_options)
+                inner.update(other for other in history if other != node)
+        yield from (id for id, node in leaves if id != leaf and node not in inner)
 
     def _track_id(self, entry: CanonicalEntry, id: str | None) -> None:
         self._new_ids[entry.id] = id
@@ -330,8 +347,12 @@ class _Conversion:
 
 def _entries_by_line(session: Reader, leaf: str | None, all_branches: bool) -> dict[str, CanonicalEntry]:
     found: dict[str, CanonicalEntry] = {}
-    for entry, _ in iter_entries(session, leaf, all_branches=all_branches):
+
+    def add(entry: CanonicalEntry) -> None:
         found.update(dict.fromkeys((entry.id, *entry.aliases), entry))
+
+    for entry, _ in iter_entries(session, leaf, all_branches=all_branches, on_restated=add):
+        add(entry)
     return found
 
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from sessiontree.core.context import Context
 from sessiontree.core.entries import CONTEXT_TYPES
@@ -110,16 +111,12 @@ def is_same_context(context: Context, entries: Entries, other: Context, others: 
 def _tokens(context: Context, entries: Entries, *, skips_failed: bool) -> list[Token]:
     messages = list(context.messages)
     answers, strays = match_results(messages)
+    recorded = _find_recorded(context, entries)
     found: list[Token] = []
-    words: dict[str, str] = {}
-    for at, (message, source) in enumerate(zip(messages, context.sources, strict=True)):
-        entry = entries.get(source)
-        parts = None if entry is None else _recorded_parts(entry)
-        if entry is not None and parts is not None:
-            # Each client has its own wording for it, some of them in several messages; an edit replaces it.
-            if entry.id not in words and any(parts):
-                found.append(("recorded", entry.id, *parts))
-            words[entry.id] = words.get(entry.id, "") + _sent_text(message)
+    for at, message in enumerate(messages):
+        if at in recorded:
+            if (parts := recorded[at].parts) is not None and any(parts):
+                found.append(("recorded", str(recorded[at].is_complete), *parts))
         elif isinstance(message, Assistant):
             if not (skips_failed and message.stop_reason in _FAILED):
                 found += _answer_tokens(messages, at, message, answers)
@@ -127,15 +124,39 @@ def _tokens(context: Context, entries: Entries, *, skips_failed: bool) -> list[T
             found += [("stray", *_content_parts(message.content))] if at in strays else []
         elif not isinstance(message, System) and to_turn(message, []) is not None:
             found.append(("user", *_content_parts(message_blocks(message))))
-    return [_checked(token, words) for token in found]
+    return found
 
 
-def _checked(token: Token, words: Mapping[str, str]) -> Token:
-    """Replace the id of an entry that clients put in their own words by whether these have all that was recorded."""
-    if token[0] != "recorded":
-        return token
-    _, id, *parts = token
-    return ("recorded", str(all(part in words[id] for part in parts)), *parts)
+class _Recorded(Struct):
+    """An entry that each client introduces in its own words, some of them in several messages."""
+
+    entry: CanonicalEntry
+    parts: list[str] | None
+    """What was recorded; None for the second message of an entry."""
+    words: str = ""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the messages have all that was recorded: an edit may have replaced it."""
+        return all(part in self.words for part in self.parts or ())
+
+
+def _find_recorded(context: Context, entries: Entries) -> dict[int, _Recorded]:
+    found: dict[int, _Recorded] = {}
+    first: dict[str, _Recorded] = {}
+    for at, (message, source) in enumerate(zip(context.messages, context.sources, strict=True)):
+        entry = entries.get(source)
+        parts = None if entry is None else _recorded_parts(entry)
+        if entry is None or parts is None:
+            continue
+        if entry.id not in first:
+            found[at] = first[entry.id] = _Recorded(entry, parts)
+        elif entry.kind == "message":
+            found[at] = _Recorded(entry, None)
+        else:  # a message that a compaction kept and repeats, not its summary
+            continue
+        first[entry.id].words += _sent_text(message)
+    return found
 
 
 def _sent_text(message: Message) -> str:
@@ -193,25 +214,42 @@ def _folded(text: str) -> str:
 # Restating
 
 
-def restate(messages: Sequence[Message]) -> Iterator[CanonicalEntry]:
-    """Return entries that start a new context and repeat messages in it."""
-    rest = list(messages)
-    first = rest.pop(0) if rest and isinstance(rest[0], CompactionSummary) else None
-    if isinstance(first, CompactionSummary):
-        yield _marked("compaction", {"summary": first.summary, "tokensBefore": first.tokens_before})
-    else:
-        yield _marked("reset_boundary", {})
-    answers, strays = match_results(rest)
-    for at, message in enumerate(rest):
-        if isinstance(message, Assistant):
+def restate(context: Context, entries: Entries) -> Iterator[CanonicalEntry]:
+    """Return entries that start a new context and repeat the messages of another one in it."""
+    messages = list(context.messages)
+    recorded = {at: found for at, found in _find_recorded(context, entries).items() if found.is_complete}
+    summary = _summary(messages[0], recorded.get(0)) if messages else None
+    yield _marked("reset_boundary", {}) if summary is None else _marked("compaction", {"summary": summary})
+    answers, strays = match_results(messages)
+    for at, message in enumerate(messages):
+        if at == 0 and summary is not None:
+            continue
+        if at in recorded:
+            if recorded[at].parts is not None:
+                yield _restated_entry(recorded[at].entry)
+        elif isinstance(message, Assistant):
             found = [answers.get((at, number)) for number in range(len(tool_calls(message)))]
             yield _restated_answer(message, found)
             for result in sorted(number for number in found if number is not None):
-                yield _restated(rest[result])
+                yield _restated(messages[result])
         elif at in strays and isinstance(message, ToolResult):
             yield _restated_stray(message)
         elif not isinstance(message, ToolResult):
             yield _restated(message)
+
+
+def _summary(message: Message, recorded: _Recorded | None) -> str | None:
+    """The summary of a compaction that starts a context; None if it starts with something else."""
+    if recorded is not None and recorded.entry.kind == "compaction":
+        return str(recorded.entry.fields.get("summary"))
+    return message.summary if isinstance(message, CompactionSummary) else None
+
+
+def _restated_entry(entry: CanonicalEntry) -> CanonicalEntry:
+    """Repeat an entry whose wording is up to each client."""
+    if entry.kind == "compaction":
+        return _marked("branch_summary", {"summary": entry.fields.get("summary")})
+    return _marked(entry.kind, {name: value for name, value in entry.fields.items() if name != PASSTHROUGH})
 
 
 def _restated_answer(message: Assistant, results: Sequence[int | None]) -> CanonicalEntry:
