@@ -123,7 +123,7 @@ def try_case(case: Case, folder: Path) -> Outcome:
         if case.is_original and case.program == "claude" and _refuses_subagents(case, folder / "again"):
             return Outcome(case, "known", REFUSES_SUBAGENTS, [str(error)])
         return Outcome(case, "known" if known else "differs", known or "", [str(error)])
-    ours, theirs = compare_history(case, case.source.opened(), rebuilt)
+    ours, theirs = compare_history(case, case.source.opened(case.program), rebuilt)
     if ours == theirs:
         return _try_branches(case, path, folder / "select-in-turn") if case.branch == "all" else Outcome(case, "ok")
     known = known or find_rule_difference(case, ours, theirs, rebuilt)
@@ -153,7 +153,7 @@ def _refuses_subagents(case: Case, folder: Path) -> bool:
         rebuilt = _rebuilt(case.program, path, folder / "run")
     except NoHistoryError:
         return False
-    ours, theirs = compare_history(case, case.source.opened(), rebuilt)
+    ours, theirs = compare_history(case, case.source.opened(case.program), rebuilt)
     return ours == theirs or bool(purposes(ours, theirs))
 
 
@@ -186,7 +186,7 @@ def branch_ends(case: Case, path: Path) -> dict[str, list[str]]:
 
 def compare_branches(case: Case, ends: Mapping[str, Sequence[str]], rebuilt: JsonObject) -> Outcome:
     """Compare the branches of a converted session with those that the program rebuilt."""
-    session = case.source.opened()
+    session = case.source.opened(case.program)
     for leaf, lines in ends.items():
         found = [_compare_branch(case, session, leaf, rebuilt["branches"][line]) for line in lines]
         if None not in found:
@@ -239,7 +239,9 @@ def _context_entries(session: Session) -> dict[str, str]:
 
 def _is_of_conversation(entry: CanonicalEntry) -> bool:
     """Whether an entry has a message or changes one, or had one before it was left out."""
-    return entry.kind in (*CONTEXT_TYPES, "context_edit") or entry.fields.get("customType") == LEFT_OUT
+    return (
+        entry.kind in (*CONTEXT_TYPES, "context_edit", "reset_boundary") or entry.fields.get("customType") == LEFT_OUT
+    )
 
 
 def convert(source: Source, target: Name, folder: Path, branch: BranchChoice = "active") -> Path:
@@ -319,7 +321,7 @@ def find_rule_difference(
     if without_open_calls(ours) == without_open_calls(theirs):
         return "programs treat calls without a result differently"
     if case.program in DROP_FAILED_TURNS:
-        session = case.source.opened()
+        session = case.source.opened(case.program)
         ours, theirs = compare_history(case, session, rebuilt, leaf=leaf, failed_turns=False)
         if without_open_calls(ours) == without_open_calls(theirs):
             return f"{case.program} sends no failed answers"

@@ -189,7 +189,10 @@ class _TextMatcher:
                 self._pending.remove(pending)
                 self._rest += rest
                 return _shown(pending)
-        return text
+        # The same command may have run several times.
+        again = (parts for parts in self._paraphrased.values() if parts and not _found_in(text, parts)[1])
+        found_again = next(again, None)
+        return text if found_again is None else _shown(found_again)
 
     def missing(self) -> list[str]:
         """Recorded parts that are missing from a paraphrased message."""

@@ -88,7 +88,7 @@ def _try_together(program: Name, cases: Sequence[Case], folder: Path) -> Iterato
         if isinstance(rebuilt, NoHistoryError):
             yield Outcome(case, "differs", "", [str(rebuilt)])
             continue
-        ours, theirs = compare_history(case, case.source.opened(), rebuilt)
+        ours, theirs = compare_history(case, case.source.opened(case.program), rebuilt)
         if ours == theirs:
             yield compare_branches(case, leaves, rebuilt)
             continue

@@ -192,7 +192,7 @@ class _Conversion:
         self._meta = meta
         self._tools = ToolMapper(session.dialect.name, target.name)
         self._encoder: Encoder = target.encoder(meta)
-        self._risks = ContextRisks(is_exact_compaction=session.dialect.traits.one_line_per_entry)
+        self._risks = ContextRisks(session.dialect)
         self._report = report
         self._new_ids: dict[str, str | None] = {}
         """Id of a canonical entry -> id in the target."""
@@ -283,6 +283,8 @@ class _Conversion:
 
     def _compare(self, copy: Reader, leaf: str | None, *, all_branches: bool) -> list[_UnlikeBranch]:
         session = self._session
+        if session.dialect.name != self._target.name:
+            session = Reader(session.journal, msgspec.structs.replace(session.read_options, provider_history=False))
         entries, copied = _entries_by_line(session, leaf, all_branches), _entries_by_line(copy, copy.leaf, all_branches)
         skips_failed = self._target.client.drops_failed_turns
 

@@ -40,6 +40,7 @@ from sessiontree.core.messages import (
     tool_calls,
 )
 from sessiontree.dialects.canonical import CanonicalEntry, LossNote
+from sessiontree.dialects.contract import Dialect
 from sessiontree.dialects.passthrough import PASSTHROUGH, RESTATED, is_restated
 from sessiontree.providers.templates import NO_OUTPUT, stray_result_text
 from sessiontree.providers.tool_calls import match_results
@@ -62,10 +63,11 @@ Entries: TypeAlias = Mapping[str, CanonicalEntry]
 class ContextRisks:
     """Watches the entries of a conversion for those that some clients send differently."""
 
-    def __init__(self, *, is_exact_compaction: bool) -> None:
+    def __init__(self, source: Dialect) -> None:
         self.found = False
-        self._is_exact_compaction = is_exact_compaction
-        """Whether a compaction of the source has exactly the canonical meaning: a summary and the entries after it."""
+        # Elsewhere a compaction has exactly the canonical meaning: a summary, and the entries from a certain one on.
+        self._is_exact_compaction = source.traits.one_line_per_entry
+        self._custom_types = source.client.sent_custom_types
         self._open_calls: dict[str | None, frozenset[str]] = {}
         """By entry: the calls of the last answer that have no result yet, if nothing but results came after it."""
         self._results: set[str] = set()
@@ -76,6 +78,8 @@ class ContextRisks:
         role = message.get("role") if entry.kind == "message" and isinstance(message, dict) else None
         if is_restated(entry) or entry.kind in _RISKY_KINDS:
             self.found = True
+        elif entry.kind == "custom":
+            self.found |= entry.fields.get("customType") in self._custom_types
         elif entry.kind == "compaction":
             keeps_result = entry.fields.get("firstKeptEntryId") in self._results
             self.found |= not self._is_exact_compaction or keeps_result or "preserveData" in entry.fields

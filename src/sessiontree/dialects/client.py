@@ -92,6 +92,9 @@ class Client:
     drops_failed_turns = False
     """Whether the client never sends an answer that failed or was aborted, nor the results of its calls."""
 
+    sent_custom_types: frozenset[str] = frozenset()
+    """The types of `custom` entries whose data the client sends; other clients send none."""
+
     knows_all_roles = False
     """Whether an encoder takes messages of roles beyond those of a user, an assistant and a tool result."""
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sessiontree.dialects.canonical import CanonicalEntry, LossNote
+from sessiontree.dialects.pi.client import CONTEXT_NOTES
 from sessiontree.dialects.pi.encoder import (
     TRAILING_TYPES,
     EncodedLine,
@@ -34,7 +35,6 @@ _NOTES = {
 _UNKNOWN_ROLE = LossNote("aside", "messages of unknown roles", _IGNORED)
 _UNSENT_CUSTOM_TYPES = frozenset({"prewalk-plan", "vibe-mode-context"})
 """Messages that oh-my-pi shows and never sends."""
-_CONTEXT_NOTES = "experimental_context_notes"
 
 
 class PiEncoder(PiFamilyEncoder):
@@ -60,7 +60,7 @@ class PiEncoder(PiFamilyEncoder):
                 why = "Pi cannot use it: its context has the summary and the kept messages"
                 note = LossNote("changed", "compactions kept by the provider", why)
                 return EncodedLine(entry.kind, entry.fields, (note,))
-            case "custom" if entry.fields.get("customType") == _CONTEXT_NOTES:
+            case "custom" if entry.fields.get("customType") == CONTEXT_NOTES:
                 return EncodedLine(entry.kind, entry.fields, (LossNote("aside", "context notes", _IGNORED),))
             case kind:
                 return EncodedLine(kind, entry.fields, (_NOTES[kind],) if kind in _NOTES else ())
