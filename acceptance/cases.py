@@ -223,17 +223,17 @@ def _history(session: Session, leaf: str) -> list[str]:
     return [session.journal.tree.ids[node] for node in nodes]
 
 
-def _last_of(history: Sequence[str], entries: Mapping[str, str]) -> str | None:
+def _last_of(history: Sequence[str], entries: Mapping[str, tuple[int, str]]) -> str | None:
     """The last canonical entry of a branch that belongs to the conversation. `entries` are the entries by line."""
-    return next((entries[id] for id in reversed(history) if id in entries), None)
+    return max((entries[id] for id in history if id in entries), default=(0, None))[1]
 
 
-def _context_entries(session: Session) -> dict[str, str]:
-    """By line: the id of the canonical entry that it became a part of, if a context contains it."""
-    found: dict[str, str] = {}
-    for entry, _ in iter_entries(session, session.leaf, all_branches=True):
+def _context_entries(session: Session) -> dict[str, tuple[int, str]]:
+    """By line: number and id of the canonical entry that it became a part of, if that belongs to the conversation."""
+    found: dict[str, tuple[int, str]] = {}
+    for number, (entry, _) in enumerate(iter_entries(session, session.leaf, all_branches=True), 1):
         if _is_of_conversation(entry):
-            found.update(dict.fromkeys((entry.id, *entry.aliases), entry.id))
+            found.update(dict.fromkeys((entry.id, *entry.aliases), (number, entry.id)))
     return found
 
 

@@ -192,10 +192,13 @@ class _Conversion:
         self._meta = meta
         self._tools = ToolMapper(session.dialect.name, target.name)
         self._encoder: Encoder = target.encoder(meta)
-        self._risks = ContextRisks(session.dialect)
+        self._risks = ContextRisks(session.dialect, session.journal.types)
         self._report = report
         self._new_ids: dict[str, str | None] = {}
         """Id of a canonical entry -> id in the target."""
+        self._order: dict[str, int] = {}
+        """Id of a canonical entry -> its number in the order of encoding."""
+        self._count = 0
         self._has_title = False
         self._labeled: set[str] = set()
         self._entry_ids: dict[str, str] = {}
@@ -233,12 +236,14 @@ class _Conversion:
     def _current(self, leaf: str | None) -> str | None:
         """The current entry in the target: the last one of the history, which need not be the line of the leaf.
 
-        If Claude Code ends right after a compaction, its leaf is a message that the compaction kept.
+        If Claude Code ends right after a compaction, its leaf is a message that the compaction kept. And a result that
+        it recorded before the last shard of a response becomes an entry after the response.
         """
         session = self._session
         history = session.dialect.find_history(session.journal, session.node_of(leaf), session.read_options)
         ids = session.journal.tree.ids
-        return next((self._new_ids[ids[node]] for node in reversed(history) if ids[node] in self._new_ids), None)
+        encoded = [ids[node] for node in history if ids[node] in self._new_ids]
+        return self._new_ids[max(encoded, key=self._order.__getitem__)] if encoded else None
 
     def _encode(self, entry: CanonicalEntry, parent: str | None) -> Sequence[bytes]:
         for alias in entry.aliases:
@@ -320,9 +325,10 @@ class _Conversion:
         yield from (id for id, node in leaves if id != leaf and node not in inner)
 
     def _track_id(self, entry: CanonicalEntry, id: str | None) -> None:
-        self._new_ids[entry.id] = id
-        for alias in entry.aliases:
-            self._new_ids[alias] = id
+        self._count += 1
+        for name in (entry.id, *entry.aliases):
+            self._new_ids[name] = id
+            self._order[name] = self._count
 
     def _iter_metadata(self) -> Iterator[CanonicalEntry]:
         """Iterate over the session's name and labels that are not part of the history."""

@@ -13,7 +13,7 @@ Reading the copy costs as much as the conversion, so `ContextRisks` finds the se
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -61,12 +61,15 @@ Entries: TypeAlias = Mapping[str, CanonicalEntry]
 
 
 class ContextRisks:
-    """Watches the entries of a conversion for those that some clients send differently."""
+    """Watches the entries of a conversion for those that some clients send differently.
 
-    def __init__(self, source: Dialect) -> None:
-        self.found = False
-        # Elsewhere a compaction has exactly the canonical meaning: a summary, and the entries from a certain one on.
-        self._is_exact_compaction = source.traits.one_line_per_entry
+    `types` are the types of all lines of the source.
+    """
+
+    def __init__(self, source: Dialect, types: Collection[str]) -> None:
+        # Only where each entry is a line, a compaction has exactly the canonical meaning: a summary, and the entries
+        # from a certain one on.
+        self.found = not source.traits.one_line_per_entry and "compaction" in types
         self._custom_types = source.client.sent_custom_types
         self._open_calls: dict[str | None, frozenset[str]] = {}
         """By entry: the calls of the last answer that have no result yet, if nothing but results came after it."""
@@ -82,7 +85,7 @@ class ContextRisks:
             self.found |= entry.fields.get("customType") in self._custom_types
         elif entry.kind == "compaction":
             keeps_result = entry.fields.get("firstKeptEntryId") in self._results
-            self.found |= not self._is_exact_compaction or keeps_result or "preserveData" in entry.fields
+            self.found |= keeps_result or "preserveData" in entry.fields
         if role == "toolResult":
             assert isinstance(message, dict)
             call = str(message.get("toolCallId"))
