@@ -25,7 +25,7 @@ from tests.conversion.conversations import assistant, call, everything, result, 
 
 GENERATORS = {"claude": transcripts.generate, **trees.GENERATORS}
 TARGETS = ("claude", "pi", "omp", "native", "neovate")
-SESSIONS = 100 if THOROUGH else 8
+SESSIONS = 100 if THOROUGH else 3
 _RENAMED = re.compile(r"\b(toolu_\d+)_\d+\b")
 
 
