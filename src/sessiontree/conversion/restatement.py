@@ -73,7 +73,8 @@ class ContextRisks:
         self._custom_types = source.client.sent_custom_types
         self._open_calls: dict[str | None, frozenset[str]] = {}
         """By entry: the calls of the last answer that have no result yet, if nothing but results came after it."""
-        self._results: set[str] = set()
+        self._starts: set[str] = set()
+        """Entries from which a compaction can keep everything in each client: messages other than results."""
 
     def watch(self, entry: CanonicalEntry, parent: str | None) -> None:
         open_calls = self._open_calls.get(parent, frozenset())
@@ -84,19 +85,20 @@ class ContextRisks:
         elif entry.kind == "custom":
             self.found |= entry.fields.get("customType") in self._custom_types
         elif entry.kind == "compaction":
-            keeps_result = entry.fields.get("firstKeptEntryId") in self._results
-            self.found |= keeps_result or "preserveData" in entry.fields
+            kept = entry.fields.get("firstKeptEntryId")
+            self.found |= (kept is not None and kept not in self._starts) or "preserveData" in entry.fields
         if role == "toolResult":
             assert isinstance(message, dict)
             call = str(message.get("toolCallId"))
             self.found |= call not in open_calls
-            self._results.add(entry.id)
             open_calls -= {call}
         elif role == "assistant":
             assert isinstance(message, dict)
             open_calls = frozenset(_call_ids(message.get("content")))
         elif entry.kind in CONTEXT_TYPES:
             open_calls = frozenset()
+        if role is not None and role != "toolResult":
+            self._starts.update((entry.id, *entry.aliases))
         if open_calls:
             self._open_calls.update(dict.fromkeys((entry.id, *entry.aliases), open_calls))
 

@@ -1,8 +1,9 @@
 """Leave answers out that failed in the source and that its client does not send, where the target would send them.
 
 oh-my-pi leaves a failed or retried answer out of its contexts, with the results of its calls, unless a note about the
-interruption follows it. Claude Code shows its errors and never sends them. Other clients send whatever a session holds.
-The original stays on the entry as passthrough data, and converting back restores it.
+interruption follows it, and never sends some messages of its own. Claude Code shows its errors and never sends them.
+Other clients send whatever a session holds. The original stays on the entry as passthrough data, and converting back
+restores it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from sessiontree.dialects.contract import Dialect
 from sessiontree.session.reader import Reader
 
 _FAILED = ("aborted", "error")
+_UNSENT_NOTE = LossNote("aside", "messages that are never sent", "kept as data that is not sent")
 _NOTE = LossNote("aside", "failed answers that were not sent", "kept as data that is not sent")
 
 
@@ -24,6 +26,7 @@ class UnsentTurns:
 
     def __init__(self, session: Reader, target: Dialect, leaf: str | None, *, all_branches: bool) -> None:
         self._session = session
+        self._target = target.client
         self._is_needed = not target.client.drops_failed_turns
         self._leaves = session.leaves() if all_branches else ()
         self._leaf = leaf
@@ -36,7 +39,9 @@ class UnsentTurns:
     def apply(self, entry: CanonicalEntry) -> tuple[CanonicalEntry, Sequence[LossNote]]:
         """Return an entry as the target needs it: left out, or as it was before."""
         if entry.kind == "custom" and entry.fields.get("customType") == LEFT_OUT:
-            entry = _restored(entry)
+            entry = self._restored(entry)
+        if self._session.dialect.client.never_sends(entry) and not self._target.never_sends(entry):
+            return leave_out(entry), (_UNSENT_NOTE,)
         message = entry.fields.get("message")
         if not self._is_needed or entry.kind != "message" or not isinstance(message, dict):
             return entry, ()
@@ -52,20 +57,20 @@ class UnsentTurns:
             return entry, ()
         return leave_out(entry), (_NOTE,)
 
+    def _restored(self, entry: CanonicalEntry) -> CanonicalEntry:
+        """Return a failed answer, its result or a message that was never sent; what an edit removed stays left out."""
+        original = with_original_content(entry)
+        message = original.fields.get("message")
+        is_turn = isinstance(message, dict) and (
+            message.get("role") == "toolResult" or message.get("stopReason") in _FAILED or message.get("retryRecovery")
+        )
+        return original if is_turn or self._target.never_sends(original) else entry
+
     def _is_sent(self, entry: CanonicalEntry) -> bool:
         if self._sent is None:  # few sessions have such answers
             leaves = {*self._leaves, *([] if self._leaf is None else [self._leaf])}
             self._sent = {source for leaf in leaves for source in self._session.context(leaf).sources}
         return not self._sent.isdisjoint((entry.id, *entry.aliases))
-
-
-def _restored(entry: CanonicalEntry) -> CanonicalEntry:
-    """Return a failed answer or its result again; what an edit removed is left to the edit."""
-    original = with_original_content(entry)
-    message = original.fields.get("message")
-    is_result = isinstance(message, dict) and message.get("role") == "toolResult"
-    is_failed = isinstance(message, dict) and (message.get("stopReason") in _FAILED or message.get("retryRecovery"))
-    return original if is_failed or is_result else entry
 
 
 def _call_ids(content: Any) -> set[str]:
