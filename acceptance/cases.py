@@ -9,13 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, assert_never
 
 from msgspec.structs import replace
 
 import sessiontree
-from acceptance.comparison import JsonObject, both_lines, differences, purposes, without_open_calls
+from acceptance.comparison import (
+    JsonObject,
+    both_lines,
+    differences,
+    purposes,
+    without_failed_turns,
+    without_open_calls,
+)
 from acceptance.histories import (
     NoHistoryError,
     Request,
@@ -28,11 +36,13 @@ from acceptance.histories import (
 from acceptance.programs import Name
 from acceptance.sources import Source
 from sessiontree import Session
+from sessiontree.conversion.context_edits import LEFT_OUT
 from sessiontree.conversion.tool_mapping import map_call
 from sessiontree.conversion.walk import iter_entries
 from sessiontree.core.entries import CONTEXT_TYPES
 from sessiontree.core.jsonio import parse_object
 from sessiontree.core.messages import Assistant, Block, Message, ToolCall, blocks_of, parse_message
+from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.providers import render
 from sessiontree.views.json import describe_state
 
@@ -41,6 +51,9 @@ BranchChoice: TypeAlias = Literal["active", "all"]
 
 READS_NATIVE: tuple[Name, ...] = ("pi", "omp")
 """Programs that open native files themselves."""
+
+DROP_FAILED_TURNS: tuple[Name, ...] = ("pi", "omp")
+"""Programs that do not send failed answers: oh-my-pi leaves them out of the history, Pi out of each request."""
 
 # Known defects of the programs, with the reason. Such a difference is shown but does not fail the run.
 KNOWN: dict[tuple[str, Name], str] = {
@@ -110,7 +123,7 @@ def try_case(case: Case, folder: Path) -> Outcome:
         if case.is_original and case.program == "claude" and _refuses_subagents(case, folder / "again"):
             return Outcome(case, "known", REFUSES_SUBAGENTS, [str(error)])
         return Outcome(case, "known" if known else "differs", known or "", [str(error)])
-    ours, theirs = compare_history(case, case.source.opened(), rebuilt)
+    ours, theirs = compare_history(case, case.source.opened(case.program), rebuilt)
     if ours == theirs:
         return _try_branches(case, path, folder / "select-in-turn") if case.branch == "all" else Outcome(case, "ok")
     known = known or find_rule_difference(case, ours, theirs, rebuilt)
@@ -140,7 +153,7 @@ def _refuses_subagents(case: Case, folder: Path) -> bool:
         rebuilt = _rebuilt(case.program, path, folder / "run")
     except NoHistoryError:
         return False
-    ours, theirs = compare_history(case, case.source.opened(), rebuilt)
+    ours, theirs = compare_history(case, case.source.opened(case.program), rebuilt)
     return ours == theirs or bool(purposes(ours, theirs))
 
 
@@ -149,42 +162,86 @@ def _try_branches(case: Case, path: Path, folder: Path) -> Outcome:
     if case.program == "claude":  # it cannot select a branch of a file
         return Outcome(case, "ok")
     ends = branch_ends(case, path)
-    (rebuilt,) = histories(case.program, [Request(path, list(ends.values()))], folder)
+    (rebuilt,) = histories(case.program, [Request(path, list(chain.from_iterable(ends.values())))], folder)
     if isinstance(rebuilt, NoHistoryError):
         return Outcome(case, "differs", "", [str(rebuilt)])
     return compare_branches(case, ends, rebuilt)
 
 
-def branch_ends(case: Case, path: Path) -> dict[str, str]:
-    """The last lines of the branches in a converted file, by the leaves in its source."""
+def branch_ends(case: Case, path: Path) -> dict[str, list[str]]:
+    """The last lines of the branches in a converted file, by the leaves in its source.
+
+    Several if leaves of the source have the same entries and different contexts, as the summary of a compaction and the
+    last line that it keeps in Claude Code.
+    """
     session = case.source.opened()
-    lines = _last_lines(sessiontree.open(path, dialect=case.program))
-    return {leaf: lines[end] for leaf in session.leaves() if (end := _last_entry(session, leaf)) in lines}
+    lines = last_lines(sessiontree.open(path, dialect=case.program))
+    entries = _context_entries(session)
+    histories = {leaf: _history(session, leaf) for leaf in session.leaves()}
+    # A line without children may be inside of a branch: in Claude Code, the summary before lines that were kept.
+    inner = {id for leaf, history in histories.items() for id in history if id != leaf}
+    ends = {leaf: _last_of(history, entries) for leaf, history in histories.items() if leaf not in inner}
+    return {leaf: lines[end] for leaf, end in ends.items() if end in lines}
 
 
-def compare_branches(case: Case, ends: Mapping[str, str], rebuilt: JsonObject) -> Outcome:
+def compare_branches(case: Case, ends: Mapping[str, Sequence[str]], rebuilt: JsonObject) -> Outcome:
     """Compare the branches of a converted session with those that the program rebuilt."""
-    session = case.source.opened()
-    for leaf, line in ends.items():
-        history = rebuilt["branches"][line]
-        if "error" in history:
-            return Outcome(case, "differs", f"branch {leaf}", [history["error"]])
-        ours, theirs = compare_history(case, session, history, leaf=leaf)
-        if ours != theirs and find_rule_difference(case, ours, theirs, history, leaf) is None:
-            return Outcome(case, "differs", f"branch {leaf}", differences(ours, theirs))
+    session = case.source.opened(case.program)
+    for leaf, lines in ends.items():
+        found = [_compare_branch(case, session, leaf, rebuilt["branches"][line]) for line in lines]
+        if None not in found:
+            return Outcome(case, "differs", f"branch {leaf}", found[-1] or [])
     return Outcome(case, "ok")
 
 
-def _last_lines(session: Session) -> dict[str | None, str]:
-    """By id of a canonical entry, the id of its line. The programs with branches have one line for each."""
+def _compare_branch(case: Case, session: Session, leaf: str, history: JsonObject) -> list[str] | None:
+    if "error" in history:
+        return [str(history["error"])]
+    ours, theirs = compare_history(case, session, history, leaf=leaf)
+    if ours == theirs or find_rule_difference(case, ours, theirs, history, leaf) is not None:
+        return None
+    return differences(ours, theirs)
+
+
+def last_lines(session: Session) -> dict[str | None, list[str]]:
+    """By id of a canonical entry, the id of its line and the ends of contexts that are restated after it."""
     entries = iter_entries(session, session.leaf, all_branches=True)
-    return {entry.id: entry.aliases[-1] if entry.aliases else entry.id for entry, _ in entries}
+    lines: dict[str | None, list[str]] = {
+        entry.id: [entry.aliases[-1] if entry.aliases else entry.id] for entry, _ in entries
+    }
+    for leaf in session.leaves():
+        restated: list[CanonicalEntry] = []
+        history = [entry for entry, _ in iter_entries(session, leaf, all_branches=False, on_restated=restated.append)]
+        if restated:
+            end = next((entry.id for entry in reversed(history) if _is_of_conversation(entry)), None)
+            lines.setdefault(end, []).append(leaf)
+    return lines
 
 
-def _last_entry(session: Session, leaf: str) -> str | None:
-    """The last canonical entry of a branch that a context contains."""
-    history = iter_entries(session, leaf, all_branches=False)
-    return next((entry.id for entry, _ in reversed(list(history)) if entry.kind in CONTEXT_TYPES), None)
+def _history(session: Session, leaf: str) -> list[str]:
+    nodes = session.dialect.find_history(session.journal, session.node_of(leaf), session.read_options)
+    return [session.journal.tree.ids[node] for node in nodes]
+
+
+def _last_of(history: Sequence[str], entries: Mapping[str, tuple[int, str]]) -> str | None:
+    """The last canonical entry of a branch that belongs to the conversation. `entries` are the entries by line."""
+    return max((entries[id] for id in history if id in entries), default=(0, None))[1]
+
+
+def _context_entries(session: Session) -> dict[str, tuple[int, str]]:
+    """By line: number and id of the canonical entry that it became a part of, if that belongs to the conversation."""
+    found: dict[str, tuple[int, str]] = {}
+    for number, (entry, _) in enumerate(iter_entries(session, session.leaf, all_branches=True), 1):
+        if _is_of_conversation(entry):
+            found.update(dict.fromkeys((entry.id, *entry.aliases), (number, entry.id)))
+    return found
+
+
+def _is_of_conversation(entry: CanonicalEntry) -> bool:
+    """Whether an entry has a message or changes one, or had one before it was left out."""
+    return (
+        entry.kind in (*CONTEXT_TYPES, "context_edit", "reset_boundary") or entry.fields.get("customType") == LEFT_OUT
+    )
 
 
 def convert(source: Source, target: Name, folder: Path, branch: BranchChoice = "active") -> Path:
@@ -227,11 +284,22 @@ def _rebuilt(program: Name, path: Path, scratch: Path) -> JsonObject:
 
 
 def compare_history(
-    case: Case, session: Session, rebuilt: JsonObject, *, is_mapped: bool = False, leaf: str | None = None
+    case: Case,
+    session: Session,
+    rebuilt: JsonObject,
+    *,
+    is_mapped: bool = False,
+    leaf: str | None = None,
+    failed_turns: bool = True,
 ) -> tuple[list[str], list[str]]:
-    """Our history and the rebuilt one, as lines. `is_mapped`: the session already uses the program's tool names."""
-    messages = session.context(leaf).messages
+    """Our history and the rebuilt one, as lines. `is_mapped`: the session already uses the program's tool names.
+
+    Without `failed_turns`, answers that failed are left out of both.
+    """
+    messages: Sequence[Message] = session.context(leaf).messages
     theirs = [] if case.program == "claude" else [parse_message(message) for message in rebuilt["messages"]]
+    if not failed_turns:
+        messages, theirs = without_failed_turns(messages), without_failed_turns(theirs)
     if case.is_original and case.program != "claude":
         here, there = compare_state(session, rebuilt, session.leaf)
         return [*map(repr, messages), *here], [*map(repr, theirs), *there]
@@ -252,12 +320,11 @@ def find_rule_difference(
         return None
     if without_open_calls(ours) == without_open_calls(theirs):
         return "programs treat calls without a result differently"
-    if case.source.dialect in ("pi", "omp", "native"):
-        # Claude Code and Pi drop the same turns.
-        rules = "omp" if case.program == "omp" else "pi"
-        ours, theirs = compare_history(case, sessiontree.open(case.source.path, dialect=rules), rebuilt, leaf=leaf)
+    if case.program in DROP_FAILED_TURNS:
+        session = case.source.opened(case.program)
+        ours, theirs = compare_history(case, session, rebuilt, leaf=leaf, failed_turns=False)
         if without_open_calls(ours) == without_open_calls(theirs):
-            return f"{case.program} drops other turns than {case.source.dialect} for the same entries"
+            return f"{case.program} sends no failed answers"
     return None
 
 

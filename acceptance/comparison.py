@@ -18,11 +18,14 @@ from itertools import groupby
 from typing import Any, TypeAlias
 
 from sessiontree.core.messages import (
+    Assistant,
     BashExecution,
     BranchSummaryText,
     CompactionSummary,
     Message,
     OtherMessage,
+    ToolResult,
+    tool_calls,
 )
 from sessiontree.providers import render
 from sessiontree.providers.templates import NO_OUTPUT, NO_RESULT, NO_USER_BEFORE, NO_USER_BETWEEN
@@ -33,11 +36,20 @@ Parts: TypeAlias = tuple[str, ...]
 NOTHING_RECORDED = "(nothing was recorded)"
 # The placeholders for a missing tool result: ours, the two of Claude Code, and Neovate's.
 MISSING_RESULT_TEXTS = (NO_RESULT, "[Tool call interrupted:", "[Tool result missing", "[Request interrupted by user]")
-# Ours, and Claude Code's for a message without content.
-FILLER_TEXTS = (NO_USER_BEFORE, NO_USER_BETWEEN, "(no content)")
+# Ours, and Claude Code's for a message without content and for a command without output.
+FILLER_TEXTS = (
+    NO_USER_BEFORE,
+    NO_USER_BETWEEN,
+    "(no content)",
+    "<bash-stdout></bash-stdout>",
+    "<bash-stdout></bash-stdout><bash-stderr></bash-stderr>",
+)
 # What Claude Code sends where nothing is left of the first message, and before a prompt without an answer before it.
 ORPHANED = "user: [Orphaned tool result removed due to conversation resume]"
 NO_RESPONSE = "assistant: No response requested."
+
+FAILED = ("aborted", "error")
+"""Reasons of a stop after which Pi and oh-my-pi do not send an answer."""
 
 MAX_LINE = 160
 MAX_DIFFERENCE = 24
@@ -67,6 +79,14 @@ def both_lines(
 def without_open_calls(lines: Sequence[str]) -> list[str]:
     """Lines without the calls that have no recorded result."""
     return _without_calls(lines, _open_calls(lines))
+
+
+def without_failed_turns(messages: Sequence[Message]) -> list[Message]:
+    """Messages without answers that failed or were aborted, and without the results of their calls."""
+    failed = [message for message in messages if isinstance(message, Assistant) and message.stop_reason in FAILED]
+    calls = {call.id for message in failed for call in tool_calls(message)}
+    kept = (message for message in messages if message not in failed)
+    return [message for message in kept if not (isinstance(message, ToolResult) and message.tool_call_id in calls)]
 
 
 def purposes(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
@@ -162,13 +182,17 @@ class _TextMatcher:
         found, self._rest = _found_in(text, self._rest)
         if found:
             return None
-        for pending in self._pending:
+        # Several files of the same name have the same first part, so the match with most parts is the best.
+        for pending in sorted(self._pending, key=lambda parts: len(_found_in(text, parts)[1]) - len(parts)):
             found, rest = _found_in(text, pending)
             if found:
                 self._pending.remove(pending)
                 self._rest += rest
                 return _shown(pending)
-        return text
+        # The same command may have run several times.
+        again = (parts for parts in self._paraphrased.values() if parts and not _found_in(text, parts)[1])
+        found_again = next(again, None)
+        return text if found_again is None else _shown(found_again)
 
     def missing(self) -> list[str]:
         """Recorded parts that are missing from a paraphrased message."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 
 from acceptance import transcripts, trees
@@ -80,14 +81,14 @@ def _try_together(program: Name, cases: Sequence[Case], folder: Path) -> Iterato
         place.mkdir(parents=True)
         path = convert(case.source, program, place, case.branch)
         ends.append(branch_ends(case, path) if case.branch == "all" else {})
-        requests.append(Request(path, list(ends[-1].values())))
+        requests.append(Request(path, list(chain.from_iterable(ends[-1].values()))))
     for case, request, leaves, rebuilt in zip(
         cases, requests, ends, histories(program, requests, folder / program / "run"), strict=True
     ):
         if isinstance(rebuilt, NoHistoryError):
             yield Outcome(case, "differs", "", [str(rebuilt)])
             continue
-        ours, theirs = compare_history(case, case.source.opened(), rebuilt)
+        ours, theirs = compare_history(case, case.source.opened(case.program), rebuilt)
         if ours == theirs:
             yield compare_branches(case, leaves, rebuilt)
             continue

@@ -13,6 +13,7 @@ from acceptance.explorations import write_explorations
 from sessiontree import Session
 from sessiontree.branches.list import list_branches
 from sessiontree.branches.merge import merge
+from sessiontree.dialects.contract import ReadOptions
 
 Dialect: TypeAlias = Literal["claude", "pi", "omp", "neovate", "native"]
 
@@ -37,8 +38,10 @@ class Source:
     def name(self) -> str:
         return f"{self.dialect} {self.path.stem}"
 
-    def opened(self) -> Session:
-        return sessiontree.open(self.path, dialect=self.dialect)
+    def opened(self, reader: Dialect | None = None) -> Session:
+        """Open the session; for another program, with messages that a provider replays for its own client."""
+        options = ReadOptions(provider_history=reader in (None, self.dialect))
+        return sessiontree.open(self.path, dialect=self.dialect, read_options=options)
 
     def is_healthy(self) -> bool:
         session = self.opened()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sessiontree.dialects.canonical import CanonicalEntry, LossNote, SessionMeta
 from sessiontree.dialects.contract import AS_CLIENT, Dialect, is_metadata_id
@@ -94,9 +95,18 @@ def decoded(journal: Journal) -> list[EntryWithParent]:
     tree, dialect = journal.tree, journal.dialect
     nodes = [node for node, id in enumerate(tree.ids) if not is_metadata_id(id)]
     found = []
-    for node, each in zip(nodes, dialect.decode(journal, nodes), strict=True):
+    entries: dict[str, str] = {}  # further lines of an entry -> the entry
+    at = 0
+    for each in dialect.decode(journal, nodes):
+        node = nodes[at]
         parent = tree.parent(node)
-        found.append((each, None if parent is None else tree.ids[parent]))
+        id = None if parent is None else tree.ids[parent]
+        parts = [alias for alias in each.aliases if alias in tree.ids[node + 1 : node + 1 + len(each.aliases)]]
+        entries.update(dict.fromkeys(parts, tree.ids[node]))
+        at += 1 + len(parts)
+        own = tuple(alias for alias in each.aliases if alias not in parts)
+        found.append((replace(each, aliases=own), None if id is None else entries.get(id, id)))
+    assert at == len(nodes)
     return found
 
 

@@ -296,13 +296,22 @@ def test_an_entry_nested_too_deeply_is_dropped_and_noted_and_the_chain_stays_con
         ("session_init", "aside"),
         ("file_snapshot", "aside"),
         ("worktree", "aside"),
-        ("reset_boundary", "changed"),
     ],
 )
 def test_types_that_pi_does_not_know_stay_as_lines_and_are_noted(kind: str, what: str) -> None:
     encoded = EncodedSession("pi", chained(message("a"), new_entry(kind, "b"), message("c")))
     assert kinds(encoded) == ["message", kind, "message"]
     assert [note.kind for note in encoded.notes] == [what]
+
+
+def test_a_reset_is_a_compaction_without_a_summary_to_pi() -> None:
+    entries = chained(message("a"), new_entry("reset_boundary", "b"), message("c", content="after"))
+    encoded = EncodedSession("pi", entries)
+    assert kinds(encoded) == ["message", "compaction", "context_edit", "message"]
+    messages, _ = context_of(encoded.journal())
+    assert [each.text for each in messages] == ["after"]
+    assert encoded.decoded() == entries
+    assert noted(encoded) == [("mapped", "resets")]
 
 
 def test_a_model_of_another_role_is_stored_where_pi_ignores_it() -> None:

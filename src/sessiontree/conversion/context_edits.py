@@ -44,17 +44,18 @@ class ContextEdits:
         """Return an entry as the target needs it: edited, or as it was before if the target applies the edit."""
         if entry.id not in self._replacements:
             return entry, ()
-        original, replacement = _with_original(entry), self._replacements[entry.id]
+        original, replacement = with_original_content(entry), self._replacements[entry.id]
         if self._client.applies_context_edits or (replacement is None and self._client.never_sends(original)):
             return original, ()
-        edited = _left_out(original) if replacement is None else _replaced(original, replacement)
-        if edited is original:
-            return original, ()
-        stored = {name: value for name, value in original.fields.items() if name != PASSTHROUGH}
-        return with_carried_data(edited, _ORIGINAL, {"type": original.kind, **stored}), (_NOTE,)
+        if replacement is None:
+            edited = leave_out(original)
+        else:
+            edited = _with_original_kept(_replaced(original, replacement), original)
+        return edited, () if edited is original else (_NOTE,)
 
 
-def _with_original(entry: CanonicalEntry) -> CanonicalEntry:
+def with_original_content(entry: CanonicalEntry) -> CanonicalEntry:
+    """Return an entry as it was before an edit was applied to it, or before it was left out."""
     stored = carried_data(entry, _ORIGINAL)
     if not isinstance(stored, dict) or not isinstance(stored.get("type"), str):
         return entry
@@ -64,11 +65,20 @@ def _with_original(entry: CanonicalEntry) -> CanonicalEntry:
     return with_carried_data(original, _ORIGINAL, None)
 
 
-def _left_out(entry: CanonicalEntry) -> CanonicalEntry:
+def leave_out(entry: CanonicalEntry) -> CanonicalEntry:
+    """Return an entry that no client sends, with the original as passthrough data."""
     if entry.kind not in _REMOVABLE:
         return entry
     carried = {name: value for name, value in entry.fields.items() if name == PASSTHROUGH}
-    return msgspec.structs.replace(entry, kind="custom", fields={"customType": LEFT_OUT, **carried})
+    left_out = msgspec.structs.replace(entry, kind="custom", fields={"customType": LEFT_OUT, **carried})
+    return _with_original_kept(left_out, entry)
+
+
+def _with_original_kept(edited: CanonicalEntry, original: CanonicalEntry) -> CanonicalEntry:
+    if edited is original:
+        return edited
+    stored = {name: value for name, value in original.fields.items() if name != PASSTHROUGH}
+    return with_carried_data(edited, _ORIGINAL, {"type": original.kind, **stored})
 
 
 def _replaced(entry: CanonicalEntry, replacement: Any) -> CanonicalEntry:

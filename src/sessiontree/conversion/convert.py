@@ -5,8 +5,11 @@ Only ids are kept in memory. The report lists everything that the target cannot 
 
 from __future__ import annotations
 
+import os
+from builtins import open as open_file
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import msgspec
@@ -14,16 +17,27 @@ from msgspec import Struct
 
 from sessiontree import plugins
 from sessiontree.conversion.context_edits import ContextEdits
+from sessiontree.conversion.restatement import (
+    RESTATED_NOTE,
+    UNLIKE_NOTE,
+    ContextRisks,
+    is_same_context,
+    restate,
+)
 from sessiontree.conversion.tool_mapping import ToolMapper, with_original_tools
+from sessiontree.conversion.unsent_turns import UnsentTurns
 from sessiontree.conversion.walk import REPORT, iter_entries
+from sessiontree.core.context import Context
 from sessiontree.core.entries import Config, ForkOrigin
 from sessiontree.core.ids import new_session_id, timestamp
 from sessiontree.core.messages import BLOCK_TYPES
-from sessiontree.dialects.canonical import CanonicalEntry, Encoder, LossNote, NoteKind, SessionMeta
+from sessiontree.dialects.canonical import CanonicalEntry, Encoded, Encoder, LossNote, NoteKind, SessionMeta
 from sessiontree.dialects.contract import Dialect
 from sessiontree.dialects.roles import with_common_role
 from sessiontree.errors import UsageError
+from sessiontree.session.open import open_store
 from sessiontree.session.reader import CURRENT, Current, Reader
+from sessiontree.stores.file import FileStore
 
 BranchChoice = Literal["active", "all"]
 
@@ -133,7 +147,8 @@ def convert(
     )
     report = Report(session.dialect.name, to)
     edits = ContextEdits(session, dialect, leaf, all_branches=branch == "all")
-    conversion = _Conversion(session, dialect, dialect.encoder(meta), report, edits)
+    unsent = UnsentTurns(session, dialect, leaf, all_branches=branch == "all")
+    conversion = _Conversion(session, dialect, meta, report, edits, unsent)
     return Converted(dialect, meta, conversion.iter_lines(leaf, all_branches=branch == "all"), report)
 
 
@@ -148,26 +163,70 @@ def _own_config(session: Reader) -> Config | None:
     return None if config == Config() else config
 
 
+class _UnlikeBranch(Struct, frozen=True):
+    """A branch whose context the client of the target would send differently."""
+
+    end: str | None
+    """Its last entry in the target."""
+    context: Context
+    """Its context in the source."""
+    entries: Mapping[str, CanonicalEntry]
+    """The entries of the source, by the ids of their lines."""
+    is_active: bool = False
+
+
 class _Conversion:
-    def __init__(self, session: Reader, target: Dialect, encoder: Encoder, report: Report, edits: ContextEdits) -> None:
+    def __init__(
+        self,
+        session: Reader,
+        target: Dialect,
+        meta: SessionMeta,
+        report: Report,
+        edits: ContextEdits,
+        unsent: UnsentTurns,
+    ) -> None:
         self._session = session
         self._edits = edits
+        self._unsent = unsent
         self._target = target
+        self._meta = meta
         self._tools = ToolMapper(session.dialect.name, target.name)
-        self._encoder = encoder
+        self._encoder: Encoder = target.encoder(meta)
+        self._risks = ContextRisks(session.dialect, session.journal.types)
         self._report = report
         self._new_ids: dict[str, str | None] = {}
         """Id of a canonical entry -> id in the target."""
+        self._order: dict[str, int] = {}
+        """Id of a canonical entry -> its number in the order of encoding."""
+        self._count = 0
         self._has_title = False
         self._labeled: set[str] = set()
         self._entry_ids: dict[str, str] = {}
         """Id of a line of the source -> id of the canonical entry it became a part of."""
 
-    def iter_lines(self, leaf: str | None, *, all_branches: bool) -> Iterator[bytes]:
+    def iter_lines(self, leaf: str | None, *, all_branches: bool, restates: bool = True) -> Iterator[bytes]:
         yield from _with_lf(self._encoder.prologue())
-        for entry, parent in iter_entries(self._session, leaf, all_branches=all_branches):
+        entries = iter_entries(
+            self._session,
+            leaf,
+            all_branches=all_branches,
+            on_restated=lambda entry: self._risks.watch(entry, None),
+        )
+        for entry, parent in entries:
+            self._risks.watch(entry, parent)
             yield from _with_lf(self._encode(entry, None if parent is None else self._new_ids.get(parent)))
         current = self._current(leaf)
+        if restates and (self._risks.found or self._unsent.are_mixed):
+            for unlike in self._find_unlike(leaf, all_branches=all_branches):
+                last = unlike.end
+                for entry in restate(unlike.context, unlike.entries):
+                    if entry.kind == "reset_boundary" and not self._target.client.encodes_resets:
+                        last = None  # a new root starts with an empty context, too
+                        continue
+                    encoded = self._encode_mapped(entry, last)
+                    yield from _with_lf(encoded.lines)
+                    last = encoded.id
+                current = last if unlike.is_active else current
         for entry in self._iter_metadata():
             yield from _with_lf(self._encode(entry, current))
         self._note_missing_blobs()
@@ -177,12 +236,14 @@ class _Conversion:
     def _current(self, leaf: str | None) -> str | None:
         """The current entry in the target: the last one of the history, which need not be the line of the leaf.
 
-        If Claude Code ends right after a compaction, its leaf is a message that the compaction kept.
+        If Claude Code ends right after a compaction, its leaf is a message that the compaction kept. And a result that
+        it recorded before the last shard of a response becomes an entry after the response.
         """
         session = self._session
         history = session.dialect.find_history(session.journal, session.node_of(leaf), session.read_options)
         ids = session.journal.tree.ids
-        return next((self._new_ids[ids[node]] for node in reversed(history) if ids[node] in self._new_ids), None)
+        encoded = [ids[node] for node in history if ids[node] in self._new_ids]
+        return self._new_ids[max(encoded, key=self._order.__getitem__)] if encoded else None
 
     def _encode(self, entry: CanonicalEntry, parent: str | None) -> Sequence[bytes]:
         for alias in entry.aliases:
@@ -193,20 +254,81 @@ class _Conversion:
         self._has_title |= entry.kind == "session_info"
         if entry.kind == "label":
             self._labeled.add(str(entry.fields.get("targetId")))
-        edited, edit_notes = self._edits.apply(entry)
-        mapped, tool_notes = self._tools.map_entry(with_original_tools(edited))
-        mapped, role_notes = with_common_role(mapped, self._target)
-        encoded = self._encoder.encode(mapped, parent)
+        sent, unsent_notes = self._unsent.apply(entry)
+        edited, edit_notes = self._edits.apply(sent)
+        encoded = self._encode_mapped(with_original_tools(edited), parent)
         self._track_id(entry, encoded.id)
         self._report.count(entry)
-        for note in (*edit_notes, *tool_notes, *role_notes, *encoded.notes):
+        for note in (*unsent_notes, *edit_notes, *encoded.notes):
             self._report.note(note)
         return encoded.lines
 
+    def _encode_mapped(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
+        """Encode an entry with the target's tools and roles."""
+        mapped, tool_notes = self._tools.map_entry(entry)
+        mapped, role_notes = with_common_role(mapped, self._target)
+        encoded = self._encoder.encode(mapped, parent)
+        return msgspec.structs.replace(encoded, notes=(*tool_notes, *role_notes, *encoded.notes))
+
+    # Contexts that the target would send differently
+
+    def _find_unlike(self, leaf: str | None, *, all_branches: bool) -> list[_UnlikeBranch]:
+        """Find the branches whose context the client of the target would send differently, the active one last."""
+        with TemporaryDirectory() as folder:
+            path = os.path.join(folder, "copy.jsonl")
+            trial = _Conversion(self._session, self._target, self._meta, Report("", ""), self._edits, self._unsent)
+            with open_file(path, "wb") as file:
+                file.writelines(trial.iter_lines(leaf, all_branches=all_branches, restates=False))
+            with open_store(FileStore(path), dialect=self._target.name) as copy:
+                unlike = self._compare(copy, leaf, all_branches=all_branches)
+        can_restate = not self._target.traits.is_linear
+        for _ in unlike:
+            self._report.note(RESTATED_NOTE if can_restate else UNLIKE_NOTE)
+        return unlike if can_restate else []
+
+    def _compare(self, copy: Reader, leaf: str | None, *, all_branches: bool) -> list[_UnlikeBranch]:
+        session = self._session
+        if session.dialect.name != self._target.name:
+            session = Reader(session.journal, msgspec.structs.replace(session.read_options, provider_history=False))
+        entries, copied = _entries_by_line(session, leaf, all_branches), _entries_by_line(copy, copy.leaf, all_branches)
+        skips_failed = self._target.client.drops_failed_turns
+
+        def is_like(context: Context, end: str | None) -> bool:
+            return is_same_context(context, entries, copy.context(end), copied, skips_failed=skips_failed)
+
+        found: list[_UnlikeBranch] = []
+        for other in self._other_leaves(leaf) if all_branches else ():
+            end = self._current(other)
+            if end is not None and not is_like(context := session.context(other), end):
+                found.append(_UnlikeBranch(end, context, entries))
+        if leaf is None:
+            return found
+        context = session.context(leaf)
+        must_be_last = found and not self._target.traits.one_line_per_entry  # the lines of the active branch
+        if must_be_last or not is_like(context, None):
+            found.append(_UnlikeBranch(self._current(leaf), context, entries, is_active=True))
+        return found
+
+    def _other_leaves(self, leaf: str | None) -> Iterator[str]:
+        """Iterate over the ends of the other branches.
+
+        A line without children need not be one: in Claude Code, the conversation continues after the lines that a
+        compaction kept, and not after its summary.
+        """
+        session = self._session
+        leaves = [(id, session.node_of(id)) for id in session.leaves()]
+        inner: set[int] = set()
+        if not session.dialect.traits.one_line_per_entry:
+            for _, node in leaves:
+                history = session.dialect.find_history(session.journal, node, session.read_options)
+                inner.update(other for other in history if other != node)
+        yield from (id for id, node in leaves if id != leaf and node not in inner)
+
     def _track_id(self, entry: CanonicalEntry, id: str | None) -> None:
-        self._new_ids[entry.id] = id
-        for alias in entry.aliases:
-            self._new_ids[alias] = id
+        self._count += 1
+        for name in (entry.id, *entry.aliases):
+            self._new_ids[name] = id
+            self._order[name] = self._count
 
     def _iter_metadata(self) -> Iterator[CanonicalEntry]:
         """Iterate over the session's name and labels that are not part of the history."""
@@ -229,6 +351,17 @@ class _Conversion:
                 self._report.note(
                     LossNote("dropped", "images and texts stored outside the file", "their blob is missing")
                 )
+
+
+def _entries_by_line(session: Reader, leaf: str | None, all_branches: bool) -> dict[str, CanonicalEntry]:
+    found: dict[str, CanonicalEntry] = {}
+
+    def add(entry: CanonicalEntry) -> None:
+        found.update(dict.fromkeys((entry.id, *entry.aliases), entry))
+
+    for entry, _ in iter_entries(session, leaf, all_branches=all_branches, on_restated=add):
+        add(entry)
+    return found
 
 
 def _with_lf(lines: Sequence[bytes]) -> Iterator[bytes]:

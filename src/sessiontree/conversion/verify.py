@@ -1,7 +1,7 @@
 """Compare a converted session with its source: decode both and compare them entry by entry.
 
 The comparison covers the content of the conversation: the messages and summaries of each branch, tool calls and their
-results. Tool calls are compared as the agent made them, before any mapping.
+results. Tool calls are compared as the agent made them, before any mapping, and messages before any edit.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from sessiontree.conversion.context_edits import with_original_content
 from sessiontree.conversion.tool_mapping import with_original_tools
 from sessiontree.conversion.walk import iter_entries
 from sessiontree.core.entries import CONTEXT_TYPES
@@ -50,6 +51,7 @@ def _iter_content(session: Reader, leaf: str | None, *, all_branches: bool) -> I
     digests: dict[str | None, bytes] = {None: b""}
     for entry, parent in iter_entries(session, leaf, all_branches=all_branches):
         digest = digests.get(parent, b"")
+        entry = with_original_content(entry)
         if entry.kind in CONTEXT_TYPES:
             content = (entry.kind, *_entry_content(with_original_tools(entry)))
             digest = hashlib.blake2b(digest + repr(content).encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -6,12 +6,13 @@ never cut where the dialect has to decode neighbors together (the shards of a re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
 from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.dialects.contract import is_metadata_id
+from sessiontree.dialects.passthrough import is_restated
 from sessiontree.dialects.roles import with_original_role
 from sessiontree.session.reader import Reader
 
@@ -20,16 +21,26 @@ REPORT = "sessiontree.conversion"
 
 
 def iter_entries(
-    session: Reader, leaf: str | None, *, all_branches: bool
+    session: Reader,
+    leaf: str | None,
+    *,
+    all_branches: bool,
+    on_restated: Callable[[CanonicalEntry], None] | None = None,
 ) -> Iterator[tuple[CanonicalEntry, str | None]]:
-    """Iterate over the canonical entries of the path to a leaf, or of every branch, each with its parent's id."""
+    """Iterate over the canonical entries of the path to a leaf, or of every branch, each with its parent's id.
+
+    Entries that only restate others are left out, and passed to `on_restated`.
+    """
     node = session.node_of(leaf)
     ids = session.journal.tree.ids
     entry_ids: dict[str, str] = {}  # id of a line -> id of the canonical entry it became a part of
     for segment in _all_segments(session, node) if all_branches else _active_segments(session, node):
         parent = None if segment.parent is None else entry_ids.get(ids[segment.parent], ids[segment.parent]) or None
         for entry in map(with_original_role, session.dialect.decode(session.journal, segment.nodes)):
-            if entry.kind == "custom" and entry.fields.get("customType") == REPORT:
+            is_report = entry.kind == "custom" and entry.fields.get("customType") == REPORT
+            if is_report or is_restated(entry):
+                if on_restated is not None and not is_report:
+                    on_restated(entry)
                 entry_ids.update(dict.fromkeys((entry.id, *entry.aliases), parent or ""))
                 continue
             yield entry, parent

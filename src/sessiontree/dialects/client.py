@@ -86,6 +86,15 @@ class Client:
     applies_resets = False
     """Whether the client's context starts empty after a `reset_boundary` entry."""
 
+    encodes_resets = False
+    """Whether the lines that an encoder writes for a `reset_boundary` entry make the client's context start empty."""
+
+    drops_failed_turns = False
+    """Whether the client never sends an answer that failed or was aborted, nor the results of its calls."""
+
+    sent_custom_types: frozenset[str] = frozenset()
+    """The types of `custom` entries whose data the client sends; other clients send none."""
+
     knows_all_roles = False
     """Whether an encoder takes messages of roles beyond those of a user, an assistant and a tool result."""
 

@@ -159,6 +159,9 @@ class ReadOptions(Struct, frozen=True):
     snips: bool = False
     """Leave out messages that the client's snip markers name, which its current versions ignore."""
 
+    provider_history: bool = True
+    """Leave out messages that a provider stores and replays for the client. Other clients need them."""
+
 
 AS_CLIENT = ReadOptions()
 

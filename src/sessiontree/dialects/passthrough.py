@@ -11,9 +11,10 @@ and `restore_entry` restores it when the lines are decoded later. The parts:
   block, see `json_delta`), `order` (where each block was), `insert`, `replace` (blocks by position) and `merge` (fields
   of single blocks). New lines have only the first four; older versions wrote the last two.
 
-`part`, `plain` and `after` are marks of Claude Code's lines. Everything else is *carried*: it stays on the entry in the
-same field, and the next encoder writes it again, whatever its format. A client's own data is carried under the client's
-name, the original names of tools under `tools`.
+`part` marks a line that belongs to the entry before it; `plain` and `after` are marks of Claude Code's lines.
+Everything else is *carried*: it stays on the entry in the same field, and the next encoder writes it again, whatever
+its format. A client's own data is carried under the client's name, the original names of tools under `tools`.
+`restated` marks entries that repeat others for a client.
 
 The names of parts must never change, because they are in users' files.
 """
@@ -39,6 +40,11 @@ PARTS = frozenset(
 )
 """The names of parts; everything else in passthrough data is carried."""
 
+PART = "part"
+"""The mark of a line without content of its own: it belongs to the entry before it."""
+RESTATED = "restated"
+"""The name of the mark that entries carry if they repeat others."""
+
 _CONTENT_PARTS = frozenset({"text", "blocks", "order", "insert", "replace", "merge"})
 
 
@@ -50,6 +56,11 @@ def passthrough_of(line: Mapping[str, Any]) -> dict[str, Any]:
 def carried_data(entry: CanonicalEntry, name: str) -> Any:
     """The data that an entry carries under a name; None without it."""
     return _object(entry.fields, PASSTHROUGH).get(name)
+
+
+def is_restated(entry: CanonicalEntry) -> bool:
+    """Whether an entry repeats a message of the conversation for a client, and has nothing of its own."""
+    return carried_data(entry, RESTATED) is True
 
 
 def with_carried_data(entry: CanonicalEntry, name: str, value: Any) -> CanonicalEntry:

@@ -71,8 +71,9 @@ def _mentioned_files(files: Any) -> list[Any]:
         if not isinstance(file, dict):
             continue
         content, image = file.get("content"), file.get("image")
-        if isinstance(content, str) and content:
-            blocks.append({"type": "text", "text": f'<file path="{file.get("path")}">\n{content}\n</file>'})
+        if isinstance(content, str) or image is None:  # the model is told about a file without text, too
+            inner = f"\n{content}\n" if content else "\n"
+            blocks.append({"type": "text", "text": f'<file path="{file.get("path")}">{inner}</file>'})
         if isinstance(image, dict) and image.get("type") == "image":
             images.append(image)
     return blocks + images

@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple, TypeAlias, assert_never
 import msgspec
 
 from sessiontree.core.jsonio import Value
-from sessiontree.core.messages import Text, ToolCall
+from sessiontree.core.messages import Assistant, Message, Text, ToolCall, ToolResult, tool_calls
 from sessiontree.providers.templates import NO_OUTPUT, NO_RESULT, stray_result_text
 from sessiontree.providers.turns import (
     Answer,
@@ -91,6 +91,29 @@ def pair_results(turns: Sequence[Turn], unanswered: Unanswered, notes: list[str]
             case _:
                 assert_never(turn)
     return paired
+
+
+def match_results(messages: Sequence[Message]) -> tuple[dict[tuple[int, int], int], set[int]]:
+    """Match calls and results of messages as `pair_results` does, by their positions.
+
+    Returns the message of the result for each answered call (message and number of the call in it), and the messages
+    that are results without a call.
+    """
+    turns: list[Turn] = []
+    for message in messages:
+        if isinstance(message, Assistant):
+            turns.append(AssistantTurn(tool_calls(message)))
+        elif isinstance(message, ToolResult):
+            turns.append(ResultsTurn((Answer(message.tool_call_id),)))
+        else:
+            turns.append(UserTurn(()))
+    matches = _match_all(turns)
+    strays = {
+        at
+        for at, message in enumerate(messages)
+        if isinstance(message, ToolResult) and message.tool_call_id in matches.strays
+    }
+    return {(at.turn, at.block): found.turn for at, found in matches.answers.items()}, strays
 
 
 def _iter_calls(turns: Sequence[Turn]) -> Iterator[tuple[CallPosition, ToolCall]]:

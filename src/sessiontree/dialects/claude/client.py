@@ -40,6 +40,7 @@ def _parse_object(raw: bytes | None) -> dict[str, Any]:
 class ClaudeClient(Client):
     name = "Claude Code"
     compaction_strategy = "segment"
+    encodes_resets = True
     extending_types = frozenset({"message", "attachment", "system"})
     moving_types = frozenset({"last-prompt"})
     snapshot_types = frozenset({"file-history-snapshot", "attribution-snapshot"})

@@ -191,9 +191,7 @@ class _Draft:
         """The response that the next shard may belong to: only results came after it."""
         self._response_at = -1
         self._calls: set[str] = set()
-        """The calls of the answer that the next result may belong to."""
-        self._is_answer = False
-        """Whether the last message is from the assistant."""
+        """The calls of the last response. The client sends a result only after the response with its call."""
         summaries, types, tools = chain.summaries, chain.types, self.plan.tools
         nodes = [node for node in path.nodes if node not in left_out] if left_out else path.nodes
         unknown = [node for node in nodes if summaries[node] is None and types[node] in SENT_TYPES]
@@ -230,7 +228,6 @@ class _Draft:
     def _add_result(self, node: int, index: int, call: str) -> None:
         at = len(self._nodes)
         self._nodes.append(node)
-        self._is_answer = False
         self.answered.add(call)
         if call not in self._calls:
             self.strays.add(at)
@@ -239,22 +236,20 @@ class _Draft:
 
     def _add_shard(self, node: int, response: str, may_be_blank: bool) -> None:
         if response and response == self._response:
-            self._is_answer = True
             self.plan.shards.setdefault(self._response_at, []).append(node)
-            if not may_be_blank:
+            if not may_be_blank and self._response_at in self.maybe_blank:
                 self.maybe_blank.discard(self._response_at)
+                self._calls = set()
             return
-        if not self._is_answer:
-            self._calls = set()
-        self._is_answer = True
         self._response, self._response_at = response, len(self._nodes)
-        if may_be_blank:
+        if may_be_blank:  # then it is not sent, and results may belong to the answer before it
             self.maybe_blank.add(self._response_at)
+        else:
+            self._calls = set()
         self._nodes.append(node)
 
     def _add_prompt(self, node: int, index: int) -> None:
         self._response = ""
-        self._is_answer = False
         if index:
             self.plan.indexes[len(self._nodes)] = index
         self._nodes.append(node)

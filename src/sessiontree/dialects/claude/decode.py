@@ -22,10 +22,10 @@ from sessiontree.dialects.claude.decode_lines import CommonFields
 from sessiontree.dialects.claude.history import find_earlier_history
 from sessiontree.dialects.claude.index import LineSummary
 from sessiontree.dialects.claude.path import find_earlier_path
-from sessiontree.dialects.claude.records import PART, PLAIN, Fields, is_tool_result, object_in, string_in
+from sessiontree.dialects.claude.records import PLAIN, Fields, is_tool_result, object_in, string_in
 from sessiontree.dialects.contract import AS_CLIENT, IndexedLines, is_metadata_id
 from sessiontree.dialects.defaults import iter_resolved
-from sessiontree.dialects.passthrough import PASSTHROUGH, passthrough_of
+from sessiontree.dialects.passthrough import PART, PASSTHROUGH, passthrough_of
 
 _LOOKAHEAD = 2
 """Maximum lines of one entry, except for responses: a command and its output, a boundary and its summary."""

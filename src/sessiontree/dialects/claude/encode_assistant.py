@@ -43,6 +43,10 @@ class AssistantEncoder:
         self._responses: set[str] = set()
         self._call_ids: set[str] = set()
 
+    def start_context(self) -> None:
+        """Allow the ids of earlier calls again: the messages that follow repeat them in a context of their own."""
+        self._call_ids = set()
+
     # Assistant messages
 
     def encode_message(self, entry: CanonicalEntry, parent: str | None, message: Fields) -> Encoded:

@@ -20,9 +20,9 @@ from sessiontree.dialects.claude.content import (
     text_of,
 )
 from sessiontree.dialects.claude.decode_lines import NAME, client_fields_of
-from sessiontree.dialects.claude.records import PART, PLAIN, Fields, object_in, without
+from sessiontree.dialects.claude.records import PLAIN, Fields, object_in, without
 from sessiontree.dialects.claude.transcript import Transcript
-from sessiontree.dialects.passthrough import PASSTHROUGH
+from sessiontree.dialects.passthrough import PART, PASSTHROUGH
 
 
 def encode_prompt(transcript: Transcript, entry: CanonicalEntry, parent: str | None, message: Fields) -> Encoded:

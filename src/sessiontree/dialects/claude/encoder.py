@@ -33,7 +33,7 @@ from sessiontree.dialects.claude.records import NIL_UUID, Fields, object_in, str
 from sessiontree.dialects.claude.transcript import Transcript
 from sessiontree.dialects.contract import IndexedLines
 from sessiontree.dialects.defaults import replace_field
-from sessiontree.dialects.passthrough import carried_data
+from sessiontree.dialects.passthrough import carried_data, is_restated
 
 _CONTINUED = "This session is being continued"
 """The first words of the client's summaries."""
@@ -87,6 +87,8 @@ class ClaudeEncoder:
                 text = _branch_summary_text(string_in(entry.fields, "summary") or "")
                 return encode_injected(transcript, entry, parent, text, _client_summary(entry))
             case "compaction" | "reset_boundary":
+                if is_restated(entry):
+                    self._assistant.start_context()
                 return _encode_compaction(transcript, entry, parent)
             case "custom" if (encoded := encode_hidden(transcript, entry, parent)) is not None:
                 return encoded

@@ -14,9 +14,9 @@ from sessiontree.core.tree import Tree
 from sessiontree.dialects.claude.boundaries import find_leaf_before, find_loaded_lines
 from sessiontree.dialects.claude.chain import Chain
 from sessiontree.dialects.claude.path import find_earlier_path, find_path
-from sessiontree.dialects.claude.records import AFTER, PART, Fields, object_in, string_in
+from sessiontree.dialects.claude.records import AFTER, Fields, object_in, string_in
 from sessiontree.dialects.contract import IndexedLines, ReadOptions, is_metadata_id
-from sessiontree.dialects.passthrough import PASSTHROUGH, passthrough_of
+from sessiontree.dialects.passthrough import PART, PASSTHROUGH, passthrough_of
 
 START = "start"
 """Marks a metadata line that describes the session, and not an entry at some position in it."""

@@ -60,9 +60,6 @@ NIL_UUID = "00000000-0000-0000-0000-000000000000"
 """The uuid in a pin (`last-prompt`) after the user rewound to before the pinned line."""
 
 # Marks in the passthrough data of a line. They are in users' files and never change.
-PART = "part"
-"""The line belongs to the entry before it and has no content of its own."""
-
 PLAIN = "plain"
 """The user typed a text that looks like one of the client's own lines."""
 

@@ -15,10 +15,10 @@ from sessiontree.dialects.canonical import CanonicalEntry, Encoded, LossNote, Se
 from sessiontree.dialects.claude.content import encode_usage
 from sessiontree.dialects.claude.decode_lines import GENERATED_RESPONSE, CommonFields
 from sessiontree.dialects.claude.line_builder import Call, LineBuilder, PlacedEntry, build_compact_metadata
-from sessiontree.dialects.claude.records import AFTER, NIL_UUID, PART, SYNTHETIC, Fields, string_in, without
+from sessiontree.dialects.claude.records import AFTER, NIL_UUID, SYNTHETIC, Fields, string_in, without
 from sessiontree.dialects.claude.write_state import AfterMetadata, WriteState
 from sessiontree.dialects.contract import IndexedLines
-from sessiontree.dialects.passthrough import PASSTHROUGH, build_passthrough
+from sessiontree.dialects.passthrough import PART, PASSTHROUGH, build_passthrough
 from sessiontree.errors import InvalidEntryError
 
 _MAX_PROMPT = 200

@@ -15,6 +15,7 @@ class NativeClient(Client):
     name = "sessiontree"
     applies_context_edits = True
     applies_resets = True
+    encodes_resets = True
     knows_all_roles = True
     allows_flat_root = False
     texts = NATIVE_TEXTS

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sessiontree.dialects.client import Client, PastPrompt, PromptDatabase
 from sessiontree.dialects.omp.texts import TEXTS
+from sessiontree.dialects.pi.client import CONTEXT_NOTES
 
 if TYPE_CHECKING:
     import sqlite3
@@ -30,6 +31,9 @@ def query_prompts(database: sqlite3.Connection) -> Iterator[PastPrompt]:
 class OhMyPiClient(Client):
     name = "oh-my-pi"
     applies_resets = True
+    encodes_resets = True
+    drops_failed_turns = True
+    sent_custom_types = frozenset({CONTEXT_NOTES})
     knows_all_roles = True
     records_terminals = True
     prompt_history = PromptDatabase("history.db", query_prompts)

@@ -23,12 +23,12 @@ from sessiontree.core.messages import (
     tool_calls,
 )
 from sessiontree.dialects.contract import IndexedLines, ReadOptions
+from sessiontree.dialects.pi.client import CONTEXT_NOTES
 
 SentMessages: TypeAlias = list[tuple[Message, str]]
 """Messages of a context, each with the id of the entry it came from."""
 
 _UNSENT_CUSTOM_TYPES = frozenset({"prewalk-plan", "vibe-mode-context"})
-_NOTES = "experimental_context_notes"
 _LONGEST_NOTES = 16_384
 _INTERRUPTION = "interrupted-thinking"
 _STEP = 64
@@ -38,12 +38,14 @@ class RetriedTurn(MessageEntry, frozen=True, tag="message"):
     """A turn marked as retried, which the client leaves out of the context."""
 
 
-def as_client_reads(path: Path, loaded: dict[str, Entry]) -> Path:
+def as_client_reads(path: Path, loaded: dict[str, Entry], read_options: ReadOptions) -> Path:
     """Return the path without entries this client does not know. Each loaded entry is added to `loaded`."""
+    replays = read_options.provider_history
 
     def load(positions: Sequence[int]) -> list[Entry]:
         entries = [
-            _as_client_reads(entry, path.ids, at) for at, entry in zip(positions, path.load(positions), strict=True)
+            _as_client_reads(entry, path.ids, at, replays=replays)
+            for at, entry in zip(positions, path.load(positions), strict=True)
         ]
         loaded.update((entry.id, entry) for entry in entries)
         return entries
@@ -54,11 +56,11 @@ def as_client_reads(path: Path, loaded: dict[str, Entry]) -> Path:
     return Path(path.ids, types, load, path.sizes)
 
 
-def _as_client_reads(entry: Entry, ids: Sequence[str], at: int) -> Entry:
+def _as_client_reads(entry: Entry, ids: Sequence[str], at: int, *, replays: bool) -> Entry:
     match entry:
         case Compaction():
             bound = entry.first_kept_entry_id
-            if _has_replacement_history(entry):
+            if replays and _has_replacement_history(entry):
                 bound = _first_not_replayed(entry.provider_replay_through_entry_id, ids, at)
             return msgspec.structs.replace(entry, first_kept_entry_id=bound, system_message=None)
         case ModelChange():  # only the field `model` counts; Pi's pair of fields is ignored
@@ -181,13 +183,13 @@ def context_notes(path: Path) -> SentMessages:
             text = _notes_text(entry)
             if text is not None:
                 time = milliseconds(entry.timestamp)
-                return [(CustomText(time, _NOTES, text, display=False), entry.id)] if text else []
+                return [(CustomText(time, CONTEXT_NOTES, text, display=False), entry.id)] if text else []
     return []
 
 
 def _notes_text(entry: Entry) -> str | None:
     """The text of a notebook, empty if it was cleared; None for any other entry."""
-    if not isinstance(entry, Custom) or entry.custom_type != _NOTES or not isinstance(entry.data, dict):
+    if not isinstance(entry, Custom) or entry.custom_type != CONTEXT_NOTES or not isinstance(entry.data, dict):
         return None
     text = entry.data.get("text")
     if entry.data.get("version") != 1 or not isinstance(text, str):

@@ -143,7 +143,7 @@ class OhMyPi(PiFamily):
     def build_context(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> Context:
         path = path_of_nodes(lines, self.find_path(lines, leaf, read_options))
         loaded: dict[str, Entry] = {}
-        context = build_context(as_client_reads(path, loaded), self.rules)
+        context = build_context(as_client_reads(path, loaded, read_options), self.rules)
         sent = [*context_notes(path), *_sent_messages(lines, context, loaded, read_options)]
         return Context(
             context.path,
@@ -159,7 +159,7 @@ class OhMyPi(PiFamily):
         if context_notes(path):
             return None  # they replace earlier ones
         loaded: dict[str, Entry] = {}
-        context = build_context(as_client_reads(path, loaded), self.rules)
+        context = build_context(as_client_reads(path, loaded, read_options), self.rules)
         return [message for message, _ in _sent_messages(lines, context, loaded, read_options)]
 
     def find_history_links(self, lines: IndexedLines, read_options: ReadOptions) -> HistoryLinks | None:

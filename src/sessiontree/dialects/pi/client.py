@@ -11,9 +11,15 @@ if TYPE_CHECKING:
     from sessiontree.dialects.tool_table import ToolTable
 
 
+CONTEXT_NOTES = "experimental_context_notes"
+"""The type of oh-my-pi's `custom` entries with notes that it sends before everything else."""
+
+
 class PiClient(Client):
     name = "Pi"
     applies_context_edits = True
+    encodes_resets = True
+    drops_failed_turns = True
     knows_all_roles = True
     texts = NATIVE_TEXTS
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sessiontree.dialects.canonical import CanonicalEntry, LossNote
+from sessiontree.dialects.pi.client import CONTEXT_NOTES
 from sessiontree.dialects.pi.encoder import (
     TRAILING_TYPES,
     EncodedLine,
@@ -26,7 +27,6 @@ _NOTES = {
     "config": LossNote("aside", "settings", _IGNORED),
     "file_snapshot": LossNote("aside", "file snapshots", _IGNORED),
     "mode_change": LossNote("aside", "changes of mode", _IGNORED),
-    "reset_boundary": LossNote("changed", "resets", "Pi ignores them: its context includes the messages before"),
     "service_tier_change": LossNote("aside", "changes of the service tier", _IGNORED),
     "session_init": LossNote("aside", "briefs of sub-agents", _IGNORED),
     "ttsr_injection": LossNote("aside", "injected rules", _IGNORED),
@@ -35,7 +35,6 @@ _NOTES = {
 _UNKNOWN_ROLE = LossNote("aside", "messages of unknown roles", _IGNORED)
 _UNSENT_CUSTOM_TYPES = frozenset({"prewalk-plan", "vibe-mode-context"})
 """Messages that oh-my-pi shows and never sends."""
-_CONTEXT_NOTES = "experimental_context_notes"
 
 
 class PiEncoder(PiFamilyEncoder):
@@ -48,6 +47,8 @@ class PiEncoder(PiFamilyEncoder):
         match entry.kind:
             case "message":
                 return _message(entry, entry.fields["message"])
+            case "reset_boundary":
+                return _reset()
             case "custom_message" if is_never_sent(entry):
                 return hidden_line(entry)
             case "model_change":
@@ -59,7 +60,7 @@ class PiEncoder(PiFamilyEncoder):
                 why = "Pi cannot use it: its context has the summary and the kept messages"
                 note = LossNote("changed", "compactions kept by the provider", why)
                 return EncodedLine(entry.kind, entry.fields, (note,))
-            case "custom" if entry.fields.get("customType") == _CONTEXT_NOTES:
+            case "custom" if entry.fields.get("customType") == CONTEXT_NOTES:
                 return EncodedLine(entry.kind, entry.fields, (LossNote("aside", "context notes", _IGNORED),))
             case kind:
                 return EncodedLine(kind, entry.fields, (_NOTES[kind],) if kind in _NOTES else ())
@@ -108,6 +109,13 @@ def with_model_pair(fields: Mapping[str, Any]) -> Mapping[str, Any]:
         return fields
     pair = {"provider": provider, "modelId": model_id}
     return {**pair, **{name: value for name, value in fields.items() if name != "model"}}
+
+
+def _reset() -> EncodedLine:
+    """Encode a reset as a compaction that keeps nothing, whose summary an edit removes from the context."""
+    note = LossNote("mapped", "resets", "written as compactions whose summary is not sent")
+    fields = {"summary": "", "firstKeptEntryId": "", "tokensBefore": 0}
+    return EncodedLine("compaction", fields, (note,), is_hidden=True)
 
 
 def _model_change(entry: CanonicalEntry) -> EncodedLine:

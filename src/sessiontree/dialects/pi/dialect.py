@@ -41,6 +41,7 @@ from sessiontree.dialects.defaults import (
     iter_resolved,
     native_entry,
 )
+from sessiontree.dialects.passthrough import PART, PASSTHROUGH, passthrough_of
 from sessiontree.dialects.pi import locations
 from sessiontree.dialects.pi.content import PiEncoder, with_model_pair
 from sessiontree.dialects.pi.encoder import PiFamilyEncoder
@@ -138,9 +139,18 @@ class PiFamily(DialectBase):
             yield node, node
 
     def decode(self, lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
+        held: CanonicalEntry | None = None  # until it is known which lines belong to it
         for node, fields in iter_resolved(lines, nodes):
+            id = lines.tree.ids[node]
+            if held is not None:
+                if PASSTHROUGH in fields and PART in passthrough_of(fields):
+                    held = msgspec.structs.replace(held, aliases=(*held.aliases, id))
+                    continue
+                yield held
             kind, line = self.to_canonical(_as_version_3(lines, node, fields))
-            yield native_entry(kind, lines.tree.ids[node], line)
+            held = native_entry(kind, id, line)
+        if held is not None:
+            yield held
 
     def to_canonical(self, line: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         """The type and the decoded line of an entry in canonical form."""

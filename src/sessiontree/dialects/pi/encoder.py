@@ -18,7 +18,7 @@ from sessiontree.core.ids import new_entry_id, timestamp
 from sessiontree.core.jsonio import convert_fields
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, LossNote, SessionMeta
 from sessiontree.dialects.contract import IndexedLines
-from sessiontree.dialects.passthrough import PASSTHROUGH, build_passthrough
+from sessiontree.dialects.passthrough import PART, PASSTHROUGH, build_passthrough
 from sessiontree.dialects.pi.required_fields import find_missing
 from sessiontree.dialects.side_branches import is_start
 
@@ -105,7 +105,7 @@ class PiFamilyEncoder:
         if not line.is_hidden:
             return Encoded(id, [raw], line.notes)
         edit = self._derive_id(id)
-        fields = {"targetId": id, "replacement": None}
+        fields = {"targetId": id, "replacement": None, PASSTHROUGH: {PART: True}}
         return Encoded(edit, [raw, self._render("context_edit", edit, id, entry.timestamp, fields)], line.notes)
 
     def epilogue(self, leaf: str | None) -> Sequence[bytes]:

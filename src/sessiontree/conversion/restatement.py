@@ -1,0 +1,315 @@
+"""Restate the context of a branch at its end, where the target would send something else than the source.
+
+Clients differ in what they send for the same entries: results far from their calls, results without a call, summaries
+after the messages they keep, edits of another branch. Only the messages that a client sends count, so the copy is read
+with the target's rules and compared with the source, branch by branch. Where they differ, a reset follows the branch,
+and after it the messages of the source's context in a form that every client sends unchanged: each result directly
+after its call, and results without a call as text.
+
+Restated entries are marked, and no conversion decodes them again: the entries before them hold the conversation.
+Reading the copy costs as much as the conversion, so `ContextRisks` finds the sessions that need it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from sessiontree.core.context import Context
+from sessiontree.core.entries import CONTEXT_TYPES
+from sessiontree.core.messages import (
+    Assistant,
+    BranchSummaryText,
+    CompactionSummary,
+    Content,
+    CustomText,
+    Image,
+    Message,
+    OtherBlock,
+    OtherMessage,
+    System,
+    Text,
+    ToolCall,
+    ToolResult,
+    blocks_of,
+    message_blocks,
+    tool_calls,
+)
+from sessiontree.dialects.canonical import CanonicalEntry, LossNote
+from sessiontree.dialects.contract import Dialect
+from sessiontree.dialects.passthrough import PASSTHROUGH, RESTATED, is_restated
+from sessiontree.providers.templates import NO_OUTPUT, stray_result_text
+from sessiontree.providers.tool_calls import match_results
+from sessiontree.providers.turns import ResultsTurn, UserTurn, to_turn
+
+RESTATED_NOTE = LossNote(
+    "changed", "contexts", "the client would send them differently, so their messages are repeated after a reset"
+)
+UNLIKE_NOTE = LossNote("changed", "contexts", "the client sends them differently")
+
+_RISKY_KINDS = frozenset({"context_edit", "reset_boundary"})
+_FAILED = ("aborted", "error")
+
+Token: TypeAlias = tuple[str, ...]
+"""A part of a context that two clients must both send, in a form that does not depend on their wording."""
+Entries: TypeAlias = Mapping[str, CanonicalEntry]
+"""The canonical entries of a session by the ids of their lines."""
+
+
+class ContextRisks:
+    """Watches the entries of a conversion for those that some clients send differently.
+
+    `types` are the types of all lines of the source.
+    """
+
+    def __init__(self, source: Dialect, types: Collection[str]) -> None:
+        # Only where each entry is a line, a compaction has exactly the canonical meaning: a summary, and the entries
+        # from a certain one on.
+        self.found = not source.traits.one_line_per_entry and "compaction" in types
+        self._custom_types = source.client.sent_custom_types
+        self._open_calls: dict[str | None, frozenset[str]] = {}
+        """By entry: the calls of the last answer that have no result yet, if nothing but results came after it."""
+        self._starts: set[str] = set()
+        """Entries from which a compaction can keep everything in each client: messages other than results."""
+
+    def watch(self, entry: CanonicalEntry, parent: str | None) -> None:
+        open_calls = self._open_calls.get(parent, frozenset())
+        message = entry.fields.get("message")
+        role = message.get("role") if entry.kind == "message" and isinstance(message, dict) else None
+        if is_restated(entry) or entry.kind in _RISKY_KINDS:
+            self.found = True
+        elif entry.kind == "custom":
+            self.found |= entry.fields.get("customType") in self._custom_types
+        elif entry.kind == "compaction":
+            kept = entry.fields.get("firstKeptEntryId")
+            self.found |= (kept is not None and kept not in self._starts) or "preserveData" in entry.fields
+        if role == "toolResult":
+            assert isinstance(message, dict)
+            call = str(message.get("toolCallId"))
+            self.found |= call not in open_calls
+            open_calls -= {call}
+        elif role == "assistant":
+            assert isinstance(message, dict)
+            open_calls = frozenset(_call_ids(message.get("content")))
+        elif entry.kind in CONTEXT_TYPES:
+            open_calls = frozenset()
+        if role is not None and role != "toolResult":
+            self._starts.update((entry.id, *entry.aliases))
+        if open_calls:
+            self._open_calls.update(dict.fromkeys((entry.id, *entry.aliases), open_calls))
+
+
+def _call_ids(content: Any) -> Iterator[str]:
+    for block in content if isinstance(content, list) else ():
+        if isinstance(block, dict) and block.get("type") == "toolCall":
+            yield str(block.get("id"))
+
+
+# Comparing
+
+
+def is_same_context(context: Context, entries: Entries, other: Context, others: Entries, *, skips_failed: bool) -> bool:
+    """Whether two contexts are the same for a model. `skips_failed`: the client sends no failed answers."""
+    return _tokens(context, entries, skips_failed=skips_failed) == _tokens(other, others, skips_failed=skips_failed)
+
+
+def _tokens(context: Context, entries: Entries, *, skips_failed: bool) -> list[Token]:
+    messages = list(context.messages)
+    answers, strays = match_results(messages)
+    recorded = _find_recorded(context, entries)
+    found: list[Token] = []
+    for at, message in enumerate(messages):
+        if at in recorded:
+            if (parts := recorded[at].parts) is not None and any(parts):
+                found.append(("recorded", str(recorded[at].is_complete), *parts))
+        elif isinstance(message, Assistant):
+            if not (skips_failed and message.stop_reason in _FAILED):
+                found += _answer_tokens(messages, at, message, answers)
+        elif isinstance(message, ToolResult):
+            found += [("stray", *_content_parts(message.content))] if at in strays else []
+        elif not isinstance(message, System) and to_turn(message, []) is not None:
+            found.append(("user", *_content_parts(message_blocks(message))))
+    return found
+
+
+class _Recorded(Struct):
+    """An entry that each client introduces in its own words, some of them in several messages."""
+
+    entry: CanonicalEntry
+    parts: list[str] | None
+    """What was recorded; None for the second message of an entry."""
+    words: str = ""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the messages have all that was recorded: an edit may have replaced it."""
+        return all(part in self.words for part in self.parts or ())
+
+
+def _find_recorded(context: Context, entries: Entries) -> dict[int, _Recorded]:
+    found: dict[int, _Recorded] = {}
+    first: dict[str, _Recorded] = {}
+    for at, (message, source) in enumerate(zip(context.messages, context.sources, strict=True)):
+        entry = entries.get(source)
+        parts = None if entry is None else _recorded_parts(entry)
+        if entry is None or parts is None:
+            continue
+        if entry.id not in first:
+            found[at] = first[entry.id] = _Recorded(entry, parts)
+        elif entry.kind == "message":
+            found[at] = _Recorded(entry, None)
+        else:  # a message that a compaction kept and repeats, not its summary
+            continue
+        first[entry.id].words += _sent_text(message)
+    return found
+
+
+def _sent_text(message: Message) -> str:
+    turn = to_turn(message, [])
+    blocks = turn.blocks if isinstance(turn, UserTurn) else ()
+    return "".join(f" {_folded(block.text)}" for block in blocks if isinstance(block, Text))
+
+
+def _answer_tokens(
+    messages: Sequence[Message], at: int, message: Assistant, answers: Mapping[tuple[int, int], int]
+) -> Iterator[Token]:
+    """The texts of an answer and the results of its calls. Calls without a result are sent by few clients."""
+    for part in _content_parts(message.content):
+        yield ("answer", part)
+    for number in range(len(tool_calls(message))):
+        if (at, number) in answers:
+            result = messages[answers[at, number]]
+            assert isinstance(result, ToolResult)
+            yield ("result", str(result.is_error), *_content_parts(result.content))
+
+
+def _content_parts(content: Content) -> list[str]:
+    """The texts of some content without differences in white space, and digests of its images."""
+    parts: list[str] = []
+    for block in blocks_of(content):
+        if isinstance(block, Text):
+            parts.append(_folded(block.text))
+        elif isinstance(block, Image):
+            parts.append(hashlib.sha256(block.data.encode("utf-8", "surrogatepass")).hexdigest())
+    return [part for part in parts if part]
+
+
+def _recorded_parts(entry: CanonicalEntry) -> list[str] | None:
+    """The recorded texts of an entry that each client introduces in its own words; None for any other entry."""
+    message = entry.fields.get("message")
+    fields: Mapping[str, Any] = message if isinstance(message, dict) else entry.fields
+    match (entry.kind, fields.get("role")):
+        case ("compaction" | "branch_summary", _):
+            names: tuple[str, ...] = ("summary",)
+        case ("message", "bashExecution" | "pythonExecution") if fields.get("excludeFromContext") is not True:
+            names = ("command", "code", "output")
+        case ("message", "fileMention"):
+            files = fields.get("files")
+            found = [file for file in files if isinstance(file, dict)] if isinstance(files, list) else []
+            return [_folded(str(file.get(name) or "")) for file in found for name in ("path", "content")]
+        case _:
+            return None
+    return [_folded(value) for name in names if isinstance(value := fields.get(name), str)]
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.split())
+
+
+# Restating
+
+
+def restate(context: Context, entries: Entries) -> Iterator[CanonicalEntry]:
+    """Return entries that start a new context and repeat the messages of another one in it."""
+    messages = list(context.messages)
+    recorded = {at: found for at, found in _find_recorded(context, entries).items() if found.is_complete}
+    summary = _summary(messages[0], recorded.get(0)) if messages else None
+    yield _marked("reset_boundary", {}) if summary is None else _marked("compaction", {"summary": summary})
+    answers, strays = match_results(messages)
+    for at, message in enumerate(messages):
+        if at == 0 and summary is not None:
+            continue
+        if at in recorded:
+            if recorded[at].parts is not None:
+                yield _restated_entry(recorded[at].entry)
+        elif isinstance(message, Assistant):
+            found = [answers.get((at, number)) for number in range(len(tool_calls(message)))]
+            yield _restated_answer(message, found)
+            for result in sorted(number for number in found if number is not None):
+                yield _restated(messages[result])
+        elif at in strays and isinstance(message, ToolResult):
+            yield _restated_stray(message)
+        elif not isinstance(message, ToolResult):
+            yield _restated(message)
+
+
+def _summary(message: Message, recorded: _Recorded | None) -> str | None:
+    """The summary of a compaction that starts a context; None if it starts with something else."""
+    if recorded is not None and recorded.entry.kind == "compaction":
+        return str(recorded.entry.fields.get("summary"))
+    return message.summary if isinstance(message, CompactionSummary) else None
+
+
+def _restated_entry(entry: CanonicalEntry) -> CanonicalEntry:
+    """Repeat an entry whose wording is up to each client."""
+    if entry.kind == "compaction":
+        return _marked("branch_summary", {"summary": entry.fields.get("summary")})
+    return _marked(entry.kind, {name: value for name, value in entry.fields.items() if name != PASSTHROUGH})
+
+
+def _restated_answer(message: Assistant, results: Sequence[int | None]) -> CanonicalEntry:
+    """Repeat an answer without the usage that was already counted.
+
+    A call without a result gets another id: on another branch, the same call may have a result, which Claude Code would
+    find.
+    """
+    has_result = iter(results)
+    content = tuple(
+        msgspec.structs.replace(block, id=f"{block.id}_open")
+        if isinstance(block, ToolCall) and next(has_result) is None
+        else block
+        for block in blocks_of(message.content)
+    )
+    return _restated(msgspec.structs.replace(message, content=content, usage=None))
+
+
+def _restated_stray(result: ToolResult) -> CanonicalEntry:
+    opening = Text(stray_result_text(result.tool_name, is_error=result.is_error))
+    turn = to_turn(result, [])
+    sent = turn.answers[0].blocks if isinstance(turn, ResultsTurn) else ()
+    blocks = (opening, *(sent or (Text(NO_OUTPUT),)))
+    return _marked("message", {"message": {"role": "user", "content": list(map(_block_fields, blocks))}})
+
+
+def _restated(message: Message) -> CanonicalEntry:
+    match message:
+        case CompactionSummary():
+            return _marked("branch_summary", {"summary": message.summary})
+        case BranchSummaryText():
+            return _marked("branch_summary", {"summary": message.summary, "fromId": message.from_id})
+        case CustomText():
+            fields = {"customType": message.custom_type, "content": _content_fields(message.content)}
+            return _marked("custom_message", {**fields, "display": message.display})
+        case OtherMessage():
+            return _marked("message", {"message": message.fields})
+        case _:
+            fields = msgspec.to_builtins(message)
+            if isinstance(message, Assistant | ToolResult | System) or "content" in fields:
+                fields["content"] = _content_fields(getattr(message, "content", ""))
+            return _marked("message", {"message": fields})
+
+
+def _content_fields(content: Content) -> Any:
+    return content if isinstance(content, str) else [_block_fields(block) for block in content]
+
+
+def _block_fields(block: Any) -> Any:
+    return block.fields if isinstance(block, OtherBlock) else msgspec.to_builtins(block)
+
+
+def _marked(kind: str, fields: dict[str, Any]) -> CanonicalEntry:
+    return CanonicalEntry(kind, {**fields, PASSTHROUGH: {RESTATED: True}})

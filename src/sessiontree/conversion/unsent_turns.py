@@ -1,0 +1,78 @@
+"""Leave answers out that failed in the source and that its client does not send, where the target would send them.
+
+oh-my-pi leaves a failed or retried answer out of its contexts, with the results of its calls, unless a note about the
+interruption follows it, and never sends some messages of its own. Claude Code shows its errors and never sends them.
+Other clients send whatever a session holds. The original stays on the entry as passthrough data, and converting back
+restores it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sessiontree.conversion.context_edits import LEFT_OUT, leave_out, with_original_content
+from sessiontree.dialects.canonical import CanonicalEntry, LossNote
+from sessiontree.dialects.contract import Dialect
+from sessiontree.session.reader import Reader
+
+_FAILED = ("aborted", "error")
+_UNSENT_NOTE = LossNote("aside", "messages that are never sent", "kept as data that is not sent")
+_NOTE = LossNote("aside", "failed answers that were not sent", "kept as data that is not sent")
+
+
+class UnsentTurns:
+    """The failed answers of a session that are in no context of the converted branches."""
+
+    def __init__(self, session: Reader, target: Dialect, leaf: str | None, *, all_branches: bool) -> None:
+        self._session = session
+        self._target = target.client
+        self._is_needed = not target.client.drops_failed_turns
+        self._leaves = session.leaves() if all_branches else ()
+        self._leaf = leaf
+        self._calls: set[str] = set()
+        """The calls of the answers that were left out."""
+        self._sent: set[str] | None = None
+        self.are_mixed = False
+        """Whether some failed answers are sent: then a client may send one on some branches only."""
+
+    def apply(self, entry: CanonicalEntry) -> tuple[CanonicalEntry, Sequence[LossNote]]:
+        """Return an entry as the target needs it: left out, or as it was before."""
+        if entry.kind == "custom" and entry.fields.get("customType") == LEFT_OUT:
+            entry = self._restored(entry)
+        if self._session.dialect.client.never_sends(entry) and not self._target.never_sends(entry):
+            return leave_out(entry), (_UNSENT_NOTE,)
+        message = entry.fields.get("message")
+        if not self._is_needed or entry.kind != "message" or not isinstance(message, dict):
+            return entry, ()
+        is_answer = message.get("role") == "assistant"
+        if is_answer and (message.get("stopReason") in _FAILED or message.get("retryRecovery")):
+            if self._is_sent(entry):
+                self.are_mixed = True
+                return entry, ()
+            self._calls.update(_call_ids(message.get("content")))
+        elif (
+            message.get("role") != "toolResult" or message.get("toolCallId") not in self._calls or self._is_sent(entry)
+        ):
+            return entry, ()
+        return leave_out(entry), (_NOTE,)
+
+    def _restored(self, entry: CanonicalEntry) -> CanonicalEntry:
+        """Return a failed answer, its result or a message that was never sent; what an edit removed stays left out."""
+        original = with_original_content(entry)
+        message = original.fields.get("message")
+        is_turn = isinstance(message, dict) and (
+            message.get("role") == "toolResult" or message.get("stopReason") in _FAILED or message.get("retryRecovery")
+        )
+        return original if is_turn or self._target.never_sends(original) else entry
+
+    def _is_sent(self, entry: CanonicalEntry) -> bool:
+        if self._sent is None:  # few sessions have such answers
+            leaves = {*self._leaves, *([] if self._leaf is None else [self._leaf])}
+            self._sent = {source for leaf in leaves for source in self._session.context(leaf).sources}
+        return not self._sent.isdisjoint((entry.id, *entry.aliases))
+
+
+def _call_ids(content: Any) -> set[str]:
+    blocks = content if isinstance(content, list) else ()
+    return {str(block.get("id")) for block in blocks if isinstance(block, dict) and block.get("type") == "toolCall"}

@@ -1,0 +1,295 @@
+"""Contexts that a target would send differently are restated after a reset, and only those."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from acceptance import transcripts, trees
+from acceptance.comparison import both_lines, without_failed_turns, without_open_calls
+
+import sessiontree
+from sessiontree import Session
+from sessiontree.conversion.convert import BranchChoice, Converted
+from sessiontree.conversion.install import Request, carry_out, make_plan
+from sessiontree.conversion.verify import first_difference
+from sessiontree.conversion.walk import iter_entries
+from sessiontree.core.messages import Message, message_text
+from sessiontree.dialects.contract import ReadOptions
+from sessiontree.providers import render
+from sessiontree.session.reader import Reader
+from tests.builders import THOROUGH, json_line, opened
+from tests.conversion.conversations import assistant, call, everything, result, text
+
+GENERATORS = {"claude": transcripts.generate, **trees.GENERATORS}
+TARGETS = ("claude", "pi", "omp", "native", "neovate")
+SESSIONS = 100 if THOROUGH else 3
+_RENAMED = re.compile(r"\b(toolu_\d+)_\d+\b")
+
+
+def converted(session: Session, to: str, branch: BranchChoice = "all") -> tuple[Session, Converted]:
+    done = sessiontree.convert(session, to, branch=branch)
+    return opened(b"".join(done.lines), to), done
+
+
+def is_restated(done: Converted) -> bool:
+    return any(note.what == "contexts" for note in done.report.notes)
+
+
+def texts(session: Session, leaf: str | None = None) -> list[str]:
+    """The texts that a provider receives, call ids for calls, and results with their call's id."""
+    found: list[str] = []
+    for message in render(session.context(leaf).messages, "anthropic").messages:
+        content = message["content"]
+        for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
+            match block["type"]:
+                case "text":
+                    found.append(block["text"])
+                case "tool_use":
+                    found.append(block["id"])
+                case "tool_result":
+                    found.append(f"{block['tool_use_id']}: {block['content']}")
+    return found
+
+
+def pi_session(*messages: dict[str, Any]) -> Session:
+    session = sessiontree.create(cwd="/src", in_memory=True)
+    for message in messages:
+        session.append(message)
+    return converted(session, "pi")[0]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_result_after_another_prompt_is_sent_after_its_call(target: str) -> None:
+    session = pi_session(
+        {"role": "user", "content": "Read it."},
+        assistant(text("Reading."), call("call_1", "read", {"path": "a"})),
+        assistant(text("Meanwhile.")),
+        {"role": "user", "content": "And?"},
+        result("call_1", "read", "the file"),
+        assistant(text("Done.")),
+    )
+    there, _ = converted(session, target)
+    expected = texts(session)
+    assert expected.index("call_1: [{'type': 'text', 'text': 'the file'}]") == expected.index("call_1") + 1
+    sent = texts(there)
+    assert [each.partition(":")[0] for each in sent] == [each.partition(":")[0] for each in expected]
+    assert "the file" in sent[sent.index("call_1") + 1]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_result_without_a_call_is_sent_as_text(target: str) -> None:
+    session = pi_session(
+        {"role": "user", "content": "Hello"}, result("call_gone", "read", "lost and found"), assistant(text("I see."))
+    )
+    there, _ = converted(session, target)
+    assert any("lost and found" in each for each in texts(there))
+    assert texts(there)[0] == "Hello"
+    assert texts(there)[-1] == "I see."
+
+
+def claude_line(kind: str, id: str, parent: str | None, **fields: Any) -> bytes:
+    time = f"2026-02-16T10:00:{int(id[1:]):02}.000Z"
+    return json_line({"parentUuid": parent, "type": kind, "uuid": id, "timestamp": time, **fields})
+
+
+def user_line(id: str, parent: str | None, words: str, **fields: Any) -> bytes:
+    return claude_line("user", id, parent, message={"role": "user", "content": words}, **fields)
+
+
+def answer_line(id: str, parent: str, words: str) -> bytes:
+    content = [{"type": "text", "text": words}]
+    message = {"id": f"msg_{id}", "role": "assistant", "model": "m", "content": content}
+    return claude_line("assistant", id, parent, message=message)
+
+
+def summarized_from_here() -> Session:
+    """A transcript whose summary follows the messages it keeps, of which one was left out."""
+    preserved = {"anchorUuid": "B5", "uuids": ["U1", "A2"], "allUuids": ["U1", "A2"]}
+    lines = [
+        user_line("U1", None, "first"),
+        answer_line("A2", "U1", "one"),
+        user_line("U3", "A2", "second"),
+        answer_line("A4", "U3", "two"),
+        claude_line(
+            "system",
+            "B5",
+            None,
+            subtype="compact_boundary",
+            logicalParentUuid="A4",
+            compactMetadata={"trigger": "manual", "preservedMessages": preserved},
+        ),
+        user_line("S6", "B5", "This session is being continued: two.", isCompactSummary=True),
+        user_line("U7", "S6", "third"),
+    ]
+    return opened(b"".join(lines), "claude")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("branch", ["active", "all"])
+def test_a_summary_after_the_messages_it_keeps_stays_there(target: str, branch: BranchChoice) -> None:
+    session = summarized_from_here()
+    expected = ["first", "one", "This session is being continued: two.", "third"]
+    assert texts(session) == expected
+    there, _ = converted(session, target, branch)
+    sent = texts(there)
+    assert len(sent) == len(expected)
+    assert all(part in words for part, words in zip(expected, sent, strict=True))
+
+
+def entry_ids(session: Session) -> list[str]:
+    entries = iter_entries(session, session.leaf, all_branches=True)
+    return [entry.id for entry, _ in entries if entry.kind != "leaf"]
+
+
+@pytest.mark.parametrize("between", TARGETS)
+def test_restated_messages_are_not_converted_again(between: str) -> None:
+    session = summarized_from_here()
+    there, done = converted(session, between)
+    assert first_difference(session, session.leaf, there, all_branches=True) is None
+    back, _ = converted(there, "claude")
+    assert texts(back) == texts(session)
+    assert entry_ids(back) == entry_ids(there)
+    if is_restated(done):
+        marked: list[object] = []
+        list(iter_entries(there, there.leaf, all_branches=False, on_restated=marked.append))
+        assert marked
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_ordinary_sessions_are_not_restated(target: str) -> None:
+    session = everything()
+    for source in TARGETS:
+        there, _ = converted(session, source)
+        assert not is_restated(converted(there, target)[1]), source
+
+
+def omp_session(*lines: dict[str, Any]) -> Session:
+    head = {"type": "session", "version": 3, "id": "s", "timestamp": "2026-02-16T10:00:00.000Z", "cwd": "/src"}
+    parents = [None, *(f"{number:08}" for number in range(len(lines)))]
+    numbered = [
+        {"id": f"{number:08}", "parentId": parents[number], "timestamp": "2026-02-16T10:00:01.000Z", **line}
+        for number, line in enumerate(lines)
+    ]
+    return opened(b"".join(map(json_line, [head, *numbered])), "omp")
+
+
+def message_line(message: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "message", "message": message}
+
+
+@pytest.mark.parametrize("target", [target for target in TARGETS if target != "omp"])
+def test_messages_that_a_provider_replays_are_sent_to_other_agents(target: str) -> None:
+    remote = {"openaiRemoteCompaction": {"provider": "openai", "replacementHistory": [{"type": "message"}]}}
+    session = omp_session(
+        message_line({"role": "user", "content": "old"}),
+        message_line({"role": "user", "content": "kept"}),
+        {"type": "compaction", "summary": "SUM", "firstKeptEntryId": "00000001", "preserveData": remote},
+        message_line({"role": "user", "content": "new"}),
+    )
+    assert [message_text(message) for message in session.context().messages] == ["SUM", "new"]
+    there, done = converted(session, target)
+    sent = texts(there)
+    assert len(sent) == 3
+    assert "SUM" in sent[0]
+    assert sent[1:] == ["kept", "new"]
+    assert not is_restated(done)
+
+
+@pytest.mark.parametrize("target", ["claude", "native", "neovate"])
+def test_failed_answers_that_were_not_sent_are_kept_as_data(target: str) -> None:
+    failed = {**assistant(text("half an ans")), "stopReason": "aborted"}
+    session = omp_session(
+        message_line({"role": "user", "content": "go"}),
+        message_line(failed),
+        message_line(assistant(text("all of it"))),
+    )
+    there, done = converted(session, target)
+    assert texts(there) == ["go", "all of it"]
+    assert ("aside", "failed answers that were not sent") in [(note.kind, note.what) for note in done.report.notes]
+    assert not is_restated(done)
+    back, _ = converted(there, "omp")
+    recorded = [
+        entry.fields.get("message", {}).get("stopReason")
+        for entry, _ in iter_entries(back, back.leaf, all_branches=True)
+    ]
+    assert "aborted" in recorded
+    assert texts(back) == texts(session)
+
+
+def test_a_session_with_edits_is_written_to_a_file(tmp_path: Any) -> None:
+    session = pi_session({"role": "user", "content": "secret"}, assistant(text("Hello.")))
+    first = next(id for id in session.path_ids(session.leaf) if session.type_of(id) == "message")
+    session.append({"type": "context_edit", "targetId": first, "replacement": None})
+    for target in ("claude", "omp"):
+        plan = make_plan(session, Request(target, out=str(tmp_path / f"{target}.jsonl")), {})
+        sent = carry_out(session, plan).context().messages
+        assert [message_text(message) for message in sent] == ["Hello."]
+
+
+def test_an_edit_of_another_branch_does_not_reach_this_one() -> None:
+    session = pi_session({"role": "user", "content": "shared"})
+    shared = next(id for id in session.path_ids(session.leaf) if session.type_of(id) == "message")
+    session.append({"type": "context_edit", "targetId": shared, "replacement": {"content": "redacted"}})
+    session.append("user", "edited branch")
+    session.move(shared)
+    session.append("user", "this branch")
+    there, done = converted(session, "claude")
+    assert texts(there) == texts(session) == ["shared", "this branch"]
+    assert is_restated(done)
+
+
+def test_a_result_before_the_last_shard_of_a_response_stays_in_the_context() -> None:
+    def shard(id: str, parent: str, made: str) -> bytes:
+        block = {"type": "tool_use", "id": made, "name": "Bash", "input": {}}
+        message = {"id": "msg_1", "role": "assistant", "model": "m", "content": [block]}
+        return claude_line("assistant", id, parent, message=message)
+
+    answer = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "done"}]}
+    lines = [
+        user_line("U1", None, "go"),
+        shard("A2", "U1", "toolu_1"),
+        claude_line("user", "R3", "A2", message=answer),
+        shard("A4", "R3", "toolu_2"),
+    ]
+    there, _ = converted(opened(b"".join(lines), "claude"), "pi")
+    assert "done" in json.dumps(texts(there))
+
+
+def lines_of(messages: list[Message], others: list[Message]) -> tuple[list[str], list[str]]:
+    both = both_lines(
+        render(messages, "anthropic").messages, render(others, "anthropic").messages, [*messages, *others]
+    )
+    here, there = (
+        [_RENAMED.sub(r"\1", re.sub(r" calls \S+ (\S+): .*", r" calls \1", line)) for line in without_open_calls(lines)]
+        for lines in both
+    )
+    return here, there
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("source", GENERATORS)
+def test_generated_sessions_give_their_context_in_every_dialect_and_back(source: str, target: str) -> None:
+    if source == target:
+        pytest.skip("not a conversion")
+    tried, seed = 0, 0
+    while tried < SESSIONS:
+        seed += 1
+        session = opened(GENERATORS[source](seed), source)
+        if session.problems or not session.context().messages:
+            continue
+        tried += 1
+        options = ReadOptions(provider_history=False)
+        ours = list(Reader(session.journal, options).context(session.leaf).messages)
+        for branch in ("active", "all"):
+            there, _ = converted(session, target, branch)
+            back, _ = converted(there, source, branch)
+            for copy in (there, back):
+                theirs = list(copy.context().messages)
+                if target in ("pi", "omp"):  # they do not send failed answers
+                    here, copied = lines_of(without_failed_turns(ours), without_failed_turns(theirs))
+                else:
+                    here, copied = lines_of(ours, theirs)
+                assert copied == here, f"seed {seed}, {branch}, {copy.dialect.name}"
