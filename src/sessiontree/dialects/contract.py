@@ -105,6 +105,10 @@ class Traits(Struct, frozen=True):
     """The newest version of the format that the dialect knows."""
     has_header: bool = False
     """Whether a file starts with a line that describes the session."""
+    copies_headers: bool = False
+    """Whether the headers of other sessions may follow, which are metadata lines with the type `session_meta`."""
+    repairs_as_copy: bool = False
+    """Whether a repair writes a new session, because the client remembers positions in the file."""
     bookkeeping: frozenset[str] = frozenset()
     """Entry types that never move the leaf."""
     is_linear: bool = False
@@ -173,6 +177,15 @@ class Reparenting(Struct, frozen=True):
     """The rule that doctor reports the wrong link under."""
 
 
+class LineProblem(Struct, frozen=True):
+    """A problem that the client has with a line that can be read, and its effect."""
+
+    node: int | None
+    """None for the header."""
+    rule: str
+    effect: str
+
+
 class HistoryLinks(Struct, frozen=True):
     """Parents by which the history of an entry is the history of its parent, and then the entry itself."""
 
@@ -215,6 +228,11 @@ class IndexedLines(Protocol):
 
     @property
     def header(self) -> Header | None: ...
+
+    @property
+    def header_fields(self) -> dict[str, Any]:
+        """The decoded JSON object of the header's line; empty without such a line."""
+        ...
 
     @property
     def tree(self) -> Tree: ...
@@ -266,6 +284,8 @@ class ClientNotes(Struct, frozen=True):
     tags: tuple[str, ...] = ()
     agent: str | None = None
     """The agent definition that the session was started with."""
+    parent: str | None = None
+    """The id of the session that started this one as a sub-agent, where only the lines tell."""
     pull_requests: tuple[str, ...] = ()
     """Addresses of pull requests, in the order of their first mention."""
     branch_summaries: Mapping[str, str] = {}
@@ -381,6 +401,14 @@ class Format(_Described, Protocol):
 
     def find_reparentings(self, lines: IndexedLines) -> list[Reparenting]:
         """Links that recover history the client loses: `ReadOptions.recovered` follows them, repair writes them."""
+        ...
+
+    def find_problems(self, lines: IndexedLines) -> list[LineProblem]:
+        """Problems that the client has with lines that can be read. Only doctor asks: this may read every line."""
+        ...
+
+    def why_read_only(self, lines: IndexedLines) -> str | None:
+        """Why this session must not be changed, and what to do instead; None if it may be."""
         ...
 
     def build_context(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> Context:

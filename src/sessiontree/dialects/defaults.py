@@ -40,6 +40,7 @@ from sessiontree.dialects.contract import (
     Facts,
     HistoryLinks,
     IndexedLines,
+    LineProblem,
     PartialReads,
     ReadOptions,
     RelatedFile,
@@ -199,6 +200,12 @@ class DialectBase:
             if kind not in self.traits.bookkeeping:
                 before = node
         return found
+
+    def find_problems(self, lines: IndexedLines) -> list[LineProblem]:
+        return []
+
+    def why_read_only(self, lines: IndexedLines) -> str | None:
+        return None
 
     def with_ids(self, raw: bytes, *, id: str = UNCHANGED, parent: str | None = UNCHANGED) -> bytes:
         if id != UNCHANGED:

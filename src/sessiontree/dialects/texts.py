@@ -191,6 +191,7 @@ class _Record(_MessageFields, gc=False):
     replacement: Raw = _NOTHING
     prUrl: Raw = _NOTHING  # noqa: N815
     sessiontreeBlobs: Raw = _NOTHING  # noqa: N815
+    payload: Raw = _NOTHING
 
 
 class _Message(_MessageFields, gc=False):

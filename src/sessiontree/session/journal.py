@@ -42,6 +42,7 @@ _BLOB_PREFIX = PREFIX.encode()
 _OWN_PREFIX = b"sessiontree."
 _KEPT_AS_FRAGMENT = "kept as a fragment"
 
+_OTHER_HEADER = "session_meta"
 _NOT_AN_ENTRY = "kept as a fragment; not an entry"
 
 _TREE_PROBLEM_ACTIONS = {
@@ -309,6 +310,8 @@ class Journal:
             self._index_entry(number, start, raw, decoded)
         elif self.header is None:
             self._index_header(number, start, raw, fields, decoded)
+        elif self.dialect.traits.copies_headers:
+            self._index_entry(number, start, raw, Envelope(_OTHER_HEADER, is_metadata=True))
         else:
             self._keep_fragment(number, start, raw, "second-header", "kept as a fragment; the first header is used")
         return True
