@@ -58,6 +58,8 @@ MESSAGE = "message"
 COMPACTION = "compaction"
 META = "session_meta"
 ROLLBACK = "codex:rollback"
+TURN = "codex:turn"
+"""The event that starts a turn."""
 PREAMBLE = "codex:preamble"
 _KNOWN_TYPES = frozenset(
     {
@@ -206,6 +208,8 @@ def _place_of_other(kind: str, inner: str, *, has_info: bool) -> _Place:
             return _Place("usage")
         case "event_msg" if inner == "thread_rolled_back":
             return _Place(ROLLBACK)
+        case "event_msg" if inner in ("task_started", "turn_started"):
+            return _Place(TURN)
         case "event_msg":
             return _Place("codex:event")
         case _:

@@ -1,10 +1,11 @@
 """The entries that survive rollbacks.
 
-A line of the type `thread_rolled_back` removes the last turns. A turn starts with a prompt; what precedes the first
-prompt always stays. The state at an entry is that of the file up to the entry: later rollbacks do not change it.
+A line of the type `thread_rolled_back` removes the last turns. A turn starts with a prompt, or with the event before it,
+and ends before the next one: a compaction in it is removed, too. What precedes the first turn always stays.
+Texts that Codex inserted right before a removed turn are removed with it. All of this was measured with Codex 0.166.
 
-A compaction replaces the items before it by items of its own, which may have prompts, too, so that a rollback may
-remove a part of them. An item is therefore a pair: the node of its line, and its number in the compaction, or -1.
+The state at an entry is that of the file up to the entry: later rollbacks do not change it. An item is a pair: the node
+of its line, and its number in the list of a compaction, or -1.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from sessiontree.dialects.codex.items import (
     replacement_items,
     string,
 )
-from sessiontree.dialects.codex.records import COMPACTION, MESSAGE, ROLLBACK, count, note_of
+from sessiontree.dialects.codex.records import COMPACTION, MESSAGE, ROLLBACK, TURN, count, note_of
 from sessiontree.dialects.contract import IndexedLines, is_metadata_id
 
 Position: TypeAlias = tuple[int, int]
@@ -106,52 +107,80 @@ def _iter_states(lines: IndexedLines, end: int, notes: list[Any]) -> Iterator[tu
             yield node, state.entries
 
 
+class _Frame(Struct, frozen=True):
+    """The items since a compaction, which replaces those of earlier frames."""
+
+    sent: list[Position]
+    replacements: dict[int, list[Message]]
+
+
+class _Turn(Struct, frozen=True):
+    """Where a turn starts: the number of frames, of items in the last one, and of entries."""
+
+    frames: int
+    sent: int
+    entries: int
+
+
 class _State:
     def __init__(self, lines: IndexedLines, notes: list[Any]) -> None:
         self._lines, self._types, self._ids, self._notes = lines, lines.types, lines.tree.ids, notes
         self.entries: list[int] = []
-        self.sent: list[Position] = []
-        self.replacements: dict[int, list[Message]] = {}
-        self._turns: list[tuple[int, int]] = []
-        """For each prompt that is sent: the number of items and of entries before it."""
+        self._frames = [_Frame([], {})]
+        self._turns: list[_Turn] = []
+        self._started: _Turn | None = None
+        """Where the current turn started, as long as it has no prompt."""
+
+    @property
+    def sent(self) -> list[Position]:
+        return self._frames[-1].sent
+
+    @property
+    def replacements(self) -> dict[int, list[Message]]:
+        return self._frames[-1].replacements
 
     def add(self, node: int) -> bool:
         """Add a line; returns whether it is an entry."""
         kind = self._types[node]
         if kind == ROLLBACK:
             self._roll_back(node)
-            return False
+        elif kind == TURN:
+            self._started = self._here()
         if is_metadata_id(self._ids[node]):
             return False
         if kind == COMPACTION:
-            self._compact(node)
+            (fields,) = self._lines.fields([node])
+            messages = self._replacement(fields)
+            self._frames.append(_Frame([(node, number) for number in range(len(messages))], {node: messages}))
         elif kind == MESSAGE:
             if self._notes[node] == "p":
-                self._turns.append((len(self.sent), len(self.entries)))
+                self._turns.append(self._started or self._here())
+                self._started = None
             self.sent.append((node, -1))
         self.entries.append(node)
         return True
 
-    def _compact(self, node: int) -> None:
-        (fields,) = self._lines.fields([node])
-        messages = self._replacement(fields)
-        # Only messages of compactions that are still part of the history are needed.
-        self.replacements = {node: messages}
-        self.sent = [(node, number) for number in range(len(messages))]
-        self._turns = [
-            (number, len(self.entries) + 1) for number, message in enumerate(messages) if _is_prompt(message)
-        ]
+    def _here(self) -> _Turn:
+        return _Turn(len(self._frames), len(self.sent), len(self.entries))
 
     def _roll_back(self, node: int) -> None:
         (fields,) = self._lines.fields([node])
         payload = fields.get("payload")
         turns = count(payload, "num_turns") if isinstance(payload, dict) else 0
+        self._started = None
         if not turns or not self._turns:
             return
         first = max(len(self._turns) - turns, 0)
-        sent, entries = self._turns[first]
-        del self._turns[first:], self.sent[sent:], self.entries[entries:]
+        turn = self._turns[first]
+        del self._turns[first:], self._frames[turn.frames :], self.entries[turn.entries :]
+        del self.sent[turn.sent :]
+        while first and self.sent and self._is_inserted(self.sent[-1]):
+            self.sent.pop()
+            self.entries.pop()
 
+    def _is_inserted(self, position: Position) -> bool:
+        node, number = position
+        return number < 0 and bool(self.entries) and self.entries[-1] == node and self._notes[node] == "i"
 
     def _replacement(self, fields: dict[str, Any]) -> list[Message]:
         """The messages that replace what precedes a compaction.
