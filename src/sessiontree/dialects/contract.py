@@ -30,7 +30,8 @@ PREVIOUS = "@previous"
 """As the parent of a line: the entry before it in the file, metadata lines not counted."""
 
 UPDATE = "update"
-"""The type of a metadata line that holds a new version of an earlier entry (`Traits.repeated_id_updates`)."""
+"""The type of a metadata line that holds a new version, or a further part, of an earlier entry
+(`Traits.repeated_id_updates`, `Traits.repeated_id_adds`)."""
 
 UNCHANGED = "@unchanged"
 """As an argument of `Codec.with_ids`: this id stays."""
@@ -115,6 +116,8 @@ class Traits(Struct, frozen=True):
     """Whether sessions have no branches: an entry can only be appended to the last one."""
     repeated_id_updates: bool = False
     """Whether a line with the id of an earlier entry is a new version of it. The entry keeps its place in the tree."""
+    repeated_id_adds: bool = False
+    """Whether a line with the id of an earlier entry is a further part of it, which `Format.join_lines` adds."""
     may_refer_to_blobs: bool = False
     """Whether a line may hold a reference to a blob instead of large content."""
     uses_home_blobs: bool = False
@@ -373,6 +376,10 @@ class Format(_Described, Protocol):
 
     def is_record(self, fields: dict[str, Any]) -> bool:
         """Whether an object found in damaged bytes is a complete line, and not one of the objects inside a line."""
+        ...
+
+    def join_lines(self, raws: list[bytes]) -> bytes:
+        """One line for an entry that has several (`Traits.repeated_id_adds`), in file order."""
         ...
 
     def parse(self, raw: bytes) -> Entry:

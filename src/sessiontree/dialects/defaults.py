@@ -152,6 +152,9 @@ class DialectBase:
     def is_record(self, fields: dict[str, Any]) -> bool:
         return self.decode_line(fields, 0) is not None
 
+    def join_lines(self, raws: list[bytes]) -> bytes:
+        return raws[-1]
+
     def find_header(self, lines: IndexedLines) -> Header | None:
         if lines.header is not None or self.traits.has_header or not lines.types:
             return lines.header

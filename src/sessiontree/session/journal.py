@@ -71,6 +71,8 @@ class Journal:
         self.types: list[str] = []
         self._updates: dict[int, int] = {}
         """Entry -> the last line that repeats its id, where that means a new version of the entry."""
+        self._parts: dict[int, list[int]] = {}
+        """Entry -> the later lines that repeat its id, where those are further parts of the entry."""
         self._has_implied_parents = False
         """Whether the parents of some entries are not on their lines, but those before them."""
         self._notes: list[object] = []
@@ -155,7 +157,7 @@ class Journal:
         well_formed = block.whole and _has_one_object_per_line(block.buffer, ends)
         columns = self.dialect.decode_block(block.data, len(self.types)) if well_formed else None
         if columns is not None and len(columns.ids) == len(ends):
-            if self.dialect.traits.repeated_id_updates:
+            if self.dialect.traits.repeated_id_updates or self.dialect.traits.repeated_id_adds:
                 columns = self._find_updates(columns)
             if not block.buffer.isascii():
                 self._unchecked_blocks.append((block.start, block.size, self._lines + 1))
@@ -191,12 +193,15 @@ class Journal:
             if not id or place is None:
                 new[id] = first + at
                 continue
-            if place < first:
-                self.types[place] = types[at]
+            if self.dialect.traits.repeated_id_adds:
+                self._parts.setdefault(place, []).append(first + at)
             else:
-                types[place - first] = types[at]
+                if place < first:
+                    self.types[place] = types[at]
+                else:
+                    types[place - first] = types[at]
+                self._updates[place] = first + at
             types[at], ids[at] = UPDATE, ""
-            self._updates[place] = first + at
             if place < len(self._notes):
                 self._notes[place] = None
         is_changed = ids != columns.ids
@@ -327,6 +332,10 @@ class Journal:
             self._updates[place], self.types[place] = len(self.types), intern(kind)
             self._add(number, start, len(raw), UPDATE, metadata_id(len(self.types)), None)
             return
+        if self.dialect.traits.repeated_id_adds and id in self.tree.node_of:
+            self._parts.setdefault(self.tree.node_of[id], []).append(len(self.types))
+            self._add(number, start, len(raw), UPDATE, metadata_id(len(self.types)), None)
+            return
         if parent == PREVIOUS:
             parent, self._has_implied_parents = self._last_entry_id(), True
         elif parent == "":
@@ -446,9 +455,16 @@ class Journal:
 
     def iter_raw(self, nodes: Sequence[int]) -> Iterator[bytes]:
         """Iterate over the raw lines of some entries, without LF, in the given order; of each, its last version."""
+        if self._parts and not self._parts.keys().isdisjoint(nodes):
+            return map(self._joined_line, nodes)
         if self._updates:
             nodes = [self._updates.get(node, node) for node in nodes]
         return self.iter_lines(nodes)
+
+    def _joined_line(self, node: int) -> bytes:
+        """The line of an entry with its further parts."""
+        raws = list(self.iter_lines([node, *self._parts.get(node, ())]))
+        return self.dialect.join_lines(raws) if len(raws) > 1 else raws[0]
 
     def iter_lines(self, nodes: Sequence[int]) -> Iterator[bytes]:
         """Like `iter_raw`, but of each entry the line at its own place, which may be an earlier version."""
@@ -469,7 +485,7 @@ class Journal:
         """Iterate over the entries of some nodes, in the given order, holding only a few of them in memory."""
         parse, may_refer = self.dialect.parse, self.dialect.traits.may_refer_to_blobs
         for node, raw in zip(nodes, self.iter_raw(nodes), strict=True):
-            if self._updates and self.types[node] == UPDATE:
+            if self.types[node] == UPDATE and (self._updates or self._parts):
                 yield Unknown(kind=UPDATE, fields=self.fields_of(raw))
                 continue
             refers = may_refer and _BLOB_PREFIX in raw
