@@ -141,6 +141,10 @@ class Traits(Struct, frozen=True):
     encoder_types: frozenset[str] = frozenset()
     """Entry types that need the encoder although `one_line_per_entry` holds for the others."""
 
+    newest_file_counts: bool = False
+    """Whether several files may have one session id, of which the client uses the one with the last name."""
+    has_title_file: bool = False
+    """Whether the client keeps titles of sessions outside of their files (`Locations.session_titles`)."""
     path_markers: tuple[str, ...] = ()
     """Parts of paths that only the client's files have; used when the content alone is ambiguous."""
     session_names: tuple[str, ...] = (".jsonl",)
@@ -287,14 +291,14 @@ class ClientNotes(Struct, frozen=True):
     tags: tuple[str, ...] = ()
     agent: str | None = None
     """The agent definition that the session was started with."""
-    parent: str | None = None
-    """The id of the session that started this one as a sub-agent, where only the lines tell."""
     pull_requests: tuple[str, ...] = ()
     """Addresses of pull requests, in the order of their first mention."""
     branch_summaries: Mapping[str, str] = {}
     """Summaries of branches by the entry that each branch ended with, where this file has that entry."""
     replacements: int = 0
     """Number of tool results for which the client recorded replaced content."""
+    parent: str | None = None
+    """The id of the session that started this one as a sub-agent, where only its lines name it."""
 
 
 class Facts(Protocol):
@@ -479,6 +483,10 @@ class Codec(_Described, Protocol):
         """
         ...
 
+    def encode_repaired(self, lines: IndexedLines, leaf: int | None, meta: SessionMeta) -> Iterator[bytes]:
+        """Like `encode_fork`, without what damage has added (`Traits.repairs_as_copy`)."""
+        ...
+
     def render_header(self, header: Header) -> bytes: ...
 
     def render_entry(self, kind: str, id: str, parent: str | None, timestamp: str, fields: Mapping[str, Any]) -> bytes:
@@ -518,6 +526,10 @@ class Locations(_Described, Protocol):
 
         `read` returns the bytes of a file, or None if it does not exist. Ambiguous folders are left out.
         """
+        ...
+
+    def session_titles(self, root: str, read: Callable[[str], bytes | None]) -> Mapping[str, str]:
+        """Session id -> title, where the client records that outside of its sessions (`Traits.has_title_file`)."""
         ...
 
     def destination(self, meta: SessionMeta, environment: Mapping[str, str]) -> Destination:

@@ -274,6 +274,9 @@ class DialectBase:
             parent = encoded.id
         yield from encoder.epilogue(parent)
 
+    def encode_repaired(self, lines: IndexedLines, leaf: int | None, meta: SessionMeta) -> Iterator[bytes]:
+        return self.encode_fork(lines, leaf, meta)
+
     def render_header(self, header: Header) -> bytes:
         raise self._read_only()
 
@@ -300,6 +303,9 @@ class DialectBase:
         return SessionFile() if is_session_name(relative, self.traits.session_names) else None
 
     def session_cwds(self, root: str, read: Callable[[str], bytes | None]) -> Mapping[str, str]:
+        return {}
+
+    def session_titles(self, root: str, read: Callable[[str], bytes | None]) -> Mapping[str, str]:
         return {}
 
     def _read_only(self) -> ReadOnlyError:

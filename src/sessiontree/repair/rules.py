@@ -105,10 +105,10 @@ RULES: dict[str, Rule] = {
             "copies a repeated line once",
         ),
         Rule("missing-ordinal", "loss", "numbered lines are missing", "reads the rest", "cannot restore them"),
-        Rule("no-ordinal", "loss", "the last line has no number", "refuses to resume", "writes a thread without numbers"),
         Rule(
-            "refused-header", "loss", "the header lacks a field", "refuses to resume", "writes a complete header"
+            "no-ordinal", "loss", "the last line has no number", "refuses to resume", "writes a thread without numbers"
         ),
+        Rule("refused-header", "loss", "the header lacks a field", "refuses to resume", "writes a complete header"),
         Rule("orphan-tool-result", "damage", "a result has no matching call", "drops or rejects it", _LEFT),
         Rule("unanswered-tool-call", "note", "a call has no result", "completes or strips it", _LEFT),
         Rule("lost-parallel-results", "loss", "results of parallel calls are off the path", "may lose them", _LEFT),

@@ -186,7 +186,7 @@ class Journal:
 
     def _find_updates(self, columns: Columns) -> Columns:
         """Turn lines that repeat the id of an earlier entry into metadata lines that hold its new content."""
-        first, types, ids = len(self.types), list(columns.types), list(columns.ids)
+        first, types, ids, parents = len(self.types), list(columns.types), list(columns.ids), list(columns.parents)
         new: dict[str, int] = {}
         for at, id in enumerate(columns.ids):
             place = new.get(id, self.tree.node_of.get(id))
@@ -201,11 +201,11 @@ class Journal:
                 else:
                     types[place - first] = types[at]
                 self._updates[place] = first + at
-            types[at], ids[at] = UPDATE, ""
+            types[at], ids[at], parents[at] = UPDATE, "", None
             if place < len(self._notes):
                 self._notes[place] = None
         is_changed = ids != columns.ids
-        return Columns(types, ids, columns.parents, () if is_changed else columns.notes)
+        return Columns(types, ids, parents, () if is_changed else columns.notes)
 
     def _resolve_previous(self, ids: Sequence[str], parents: Sequence[str | None]) -> list[str | None]:
         """Replace `PREVIOUS` by the id of the entry before each line."""

@@ -84,9 +84,7 @@ def decode_entries(lines: IndexedLines, nodes: Sequence[int]) -> Iterator[Canoni
 def must_decode_together(lines: IndexedLines, node: int, child: int) -> bool:
     if MESSAGE not in (lines.types[node], lines.types[child]):
         return False
-    before, line = (
-        Line(at, "", fields) for at, fields in zip((node, child), lines.fields([node, child]), strict=True)
-    )
+    before, line = (Line(at, "", fields) for at, fields in zip((node, child), lines.fields([node, child]), strict=True))
     return _continues(before, line)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sessiontree.core.context import Context
@@ -42,6 +42,8 @@ class Codex(DialectBase):
         copies_headers=True,
         repairs_as_copy=True,
         is_linear=True,
+        newest_file_counts=True,
+        has_title_file=True,
         is_writable=True,
         bookkeeping=records.BOOKKEEPING,
         marks=LineMarks(
@@ -138,6 +140,11 @@ class Codex(DialectBase):
 
         return fork.encode_fork(lines, leaf, meta)
 
+    def encode_repaired(self, lines: IndexedLines, leaf: int | None, meta: SessionMeta) -> Iterator[bytes]:
+        from sessiontree.dialects.codex import fork
+
+        return fork.encode_fork(lines, leaf, meta, is_repair=True)
+
     # Locations
 
     def destination(self, meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
@@ -151,6 +158,9 @@ class Codex(DialectBase):
 
     def classify_file(self, root: str, relative: str) -> SessionFile | None:
         return locations.classify_file(relative)
+
+    def session_titles(self, root: str, read: Callable[[str], bytes | None]) -> Mapping[str, str]:
+        return locations.session_titles(root, read)
 
 
 CODEX = Codex()

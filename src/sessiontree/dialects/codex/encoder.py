@@ -171,9 +171,7 @@ class CodexEncoder:
                 pass
         return [self._own_line(entry)], ()
 
-    def _encode_message(
-        self, entry: CanonicalEntry, message: dict[str, Any]
-    ) -> tuple[list[bytes], Sequence[LossNote]]:
+    def _encode_message(self, entry: CanonicalEntry, message: dict[str, Any]) -> tuple[list[bytes], Sequence[LossNote]]:
         own = carried_data(entry, CARRIED)
         own = own if isinstance(own, dict) else None
         match message.get("role"):

@@ -1,7 +1,6 @@
 """Fork a rollout: its lines are copied byte for byte into a new legacy thread, without what was rolled back.
 
-Lines of a paginated rollout lose their ordinals, and get the events by which Codex shows a legacy thread. A line that
-occurs twice in a row of ordinals is copied once.
+Lines of a paginated rollout lose their ordinals, and get the events by which Codex shows a legacy thread.
 """
 
 from __future__ import annotations
@@ -30,10 +29,13 @@ _OF_THREAD = frozenset({"item_completed", "thread_settings_applied", "thread_goa
 _ordinal = re.compile(rb'(\{"timestamp":"[^"]{1,40}",)"ordinal":(\d{1,18}),')
 
 
-def encode_fork(lines: IndexedLines, leaf: int | None, meta: SessionMeta) -> Iterator[bytes]:
+def encode_fork(
+    lines: IndexedLines, leaf: int | None, meta: SessionMeta, *, is_repair: bool = False
+) -> Iterator[bytes]:
+    """The lines of a fork. A repair copies a line once that follows itself with the same ordinal."""
     own = header_meta(lines)
     yield _header_line(own, meta)
-    seen: dict[int, bytes] = {}
+    seen: dict[int, bytes] | None = {} if is_repair else None
     is_numbered = is_paginated(own)
     nodes = _copied_nodes(lines, leaf)
     for start in range(0, len(nodes), _STEP):
@@ -75,7 +77,9 @@ def _header_line(own: dict[str, Any], meta: SessionMeta) -> bytes:
         "originator": ORIGINATOR,
         "cli_version": CLI_VERSION,
         **{name: value for name, value in kept.items() if value != ""},
-        **{"id": id, "timestamp": meta.timestamp, "cwd": meta.cwd},
+        "id": id,
+        "timestamp": meta.timestamp,
+        "cwd": meta.cwd,
     }
     if "session_id" in own:
         payload["session_id"] = id
@@ -86,7 +90,7 @@ def _header_line(own: dict[str, Any], meta: SessionMeta) -> bytes:
     return render_json({"timestamp": meta.timestamp, "type": META, "payload": payload})
 
 
-def _legacy_lines(raw: bytes, seen: dict[int, bytes]) -> Iterator[bytes]:
+def _legacy_lines(raw: bytes, seen: dict[int, bytes] | None) -> Iterator[bytes]:
     """A line of a paginated rollout in a legacy one: without its ordinal, and with the event that shows a prompt."""
     found = _ordinal.match(raw)
     fields: dict[str, Any] | None = None
@@ -96,10 +100,10 @@ def _legacy_lines(raw: bytes, seen: dict[int, bytes]) -> Iterator[bytes]:
         fields = parse_object(raw)
         number = fields.pop("ordinal", None)
         ordinal, line = (number if type(number) is int else -1), render_json(fields)
-    digest = blake2b(raw, digest_size=8).digest()
-    if seen.get(ordinal) == digest:
-        return
-    if ordinal >= 0:
+    if seen is not None and ordinal >= 0:
+        digest = blake2b(raw, digest_size=8).digest()
+        if seen.get(ordinal) == digest:
+            return
         seen[ordinal] = digest
     fields = parse_object(line) if fields is None else fields
     payload = fields.get("payload")

@@ -12,10 +12,12 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 
+from sessiontree.core.jsonio import parse_object
 from sessiontree.dialects.canonical import Destination, SessionMeta
+from sessiontree.dialects.claude.locations import generate_uuid
 from sessiontree.dialects.codex.header import meta_of
 from sessiontree.dialects.codex.items import string
 from sessiontree.dialects.contract import SessionFile
@@ -25,7 +27,6 @@ from sessiontree.dialects.storage import EarlierPart, Joined, Storage
 SESSION_NAMES = (".jsonl", ".jsonl.zst")
 _FOLDERS = ("sessions", "archived_sessions")
 _UUID = r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}"
-_VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 _uuid = re.compile(rf"{_UUID}\Z")
 _name = re.compile(rf"rollout-[0-9T-]+?-(?P<thread>{_UUID})(?:_(?P<rollout>{_UUID}))?\.jsonl(?:\.zst)?\Z")
 
@@ -47,6 +48,14 @@ def classify_file(relative: str) -> SessionFile | None:
     return SessionFile(id=found["thread"]) if found else SessionFile()
 
 
+def session_titles(root: str, read: Callable[[str], bytes | None]) -> dict[str, str]:
+    """The names of threads. The file is only appended to: the last name of a thread counts."""
+    data = read(os.path.join(os.path.dirname(root), "session_index.jsonl")) or b""
+    found = [parse_object(line) for line in data.split(b"\n") if line.strip()]
+    names = {string(fields, "id"): string(fields, "thread_name") for fields in found}
+    return {id: name for id, name in names.items() if id and name}
+
+
 def find_destination(meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
     id = thread_id(meta.id)
     time = _local_time(meta.timestamp)
@@ -66,10 +75,7 @@ def thread_id(id: str) -> str:
     """An id that Codex accepts: a UUID, derived from the original id if that is not one."""
     if _uuid.match(id):
         return id
-    from hashlib import sha1
-
-    digits = sha1(_namespace() + id.encode("utf-8", "backslashreplace"), usedforsecurity=False).hexdigest()
-    return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-{_VARIANT[digits[16]]}{digits[17:20]}-{digits[20:32]}"
+    return generate_uuid(_namespace(), id)
 
 
 @functools.cache
@@ -123,5 +129,3 @@ def _likely_folders(home: str, id: str, path: str) -> tuple[str, ...]:
 
 _PLAIN = Joined(find_earlier)
 _COMPRESSED = Joined(find_earlier, codec="zstd")
-
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import msgspec
@@ -61,10 +62,8 @@ class CodexTexts(TextReader):
             message = string(found, "message") if isinstance(found, dict) else ""
             add_text(texts, "summary", "assistant", render_json(summary_of(message)))
         elif line.type == "sessiontree":
-            try:
+            with contextlib.suppress(*DECODE_ERRORS):
                 texts += NATIVE_TEXTS.read(decode_line(payload)).texts
-            except DECODE_ERRORS:
-                pass
         return Line("", iso_time(line.timestamp), "", texts)
 
 
@@ -79,7 +78,9 @@ def _read_item(payload: bytes, texts: list[Text]) -> None:
     elif item.type in CALL_TYPES:
         name = LOCAL_SHELL if item.type == "local_shell_call" else item.name
         arguments = _unquoted(bytes(item.arguments)) or bytes(item.input)
-        add_text(texts, "input", "assistant", arguments if len(arguments) > 2 else render_json(name), tool=name, call=call)
+        add_text(
+            texts, "input", "assistant", arguments if len(arguments) > 2 else render_json(name), tool=name, call=call
+        )
     elif item.type in OUTPUT_TYPES:
         output = bytes(item.output)
         if output[:1] == b'"':

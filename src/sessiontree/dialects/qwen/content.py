@@ -179,7 +179,9 @@ def blocks_of(message: Mapping[str, Any]) -> list[Any]:
 def calls_of(content: object) -> dict[str, str]:
     """The calls of a content: id -> name of the tool."""
     parts = list_of(content.get("parts")) if isinstance(content, dict) else []
-    calls = [part["functionCall"] for part in parts if isinstance(part, dict) and isinstance(part.get("functionCall"), dict)]
+    calls = [
+        part["functionCall"] for part in parts if isinstance(part, dict) and isinstance(part.get("functionCall"), dict)
+    ]
     return {string(call, "id"): string(call, "name") for call in calls}
 
 

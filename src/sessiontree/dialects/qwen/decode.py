@@ -19,7 +19,7 @@ from sessiontree.dialects.contract import UPDATE, IndexedLines
 from sessiontree.dialects.defaults import iter_resolved
 from sessiontree.dialects.passthrough import PASSTHROUGH, json_delta, passthrough_of, restore_entry, with_carried_data
 from sessiontree.dialects.qwen.content import encode_assistant, encode_result, encode_user, string
-from sessiontree.dialects.qwen.records import COMPACTION, MESSAGE, REWIND, TITLE, parse_messages, summary_of
+from sessiontree.dialects.qwen.records import COMPACTION, MESSAGE, TITLE, parse_messages, summary_of
 
 CARRIED = "qwen"
 """The name under which Qwen Code's own data is carried."""
@@ -42,7 +42,7 @@ def decode_entries(lines: IndexedLines, nodes: Sequence[int]) -> Iterator[Canoni
         yield waiting
 
 
-def must_decode_together(lines: IndexedLines, node: int, child: int) -> bool:
+def must_decode_with_previous(lines: IndexedLines, child: int) -> bool:
     """A record without an entry is an alias of the entry before it. Results of one response stay together."""
     if not _has_entry(lines, child):
         return True
@@ -71,7 +71,11 @@ def _decode(kind: str, id: str, fields: dict[str, Any]) -> list[CanonicalEntry]:
         return _decode_native(id, time, fields)
     if kind == COMPACTION:
         entry = CanonicalEntry("compaction", compaction_fields(details), id, time)
-        return [restore_entry(entry, passthrough)] if passthrough else [with_carried_data(entry, CARRIED, {"payload": details})]
+        return (
+            [restore_entry(entry, passthrough)]
+            if passthrough
+            else [with_carried_data(entry, CARRIED, {"payload": details})]
+        )
     if kind == TITLE:
         entry = CanonicalEntry(TITLE, {"name": string(details, "customTitle")}, id, time)
         return [restore_entry(entry, passthrough)]
@@ -98,9 +102,7 @@ def _decode_native(id: str, time: str, fields: dict[str, Any]) -> list[Canonical
     found: list[CanonicalEntry] = []
     messages = parse_messages(fields)
     for number, message in enumerate(messages):
-        entry = CanonicalEntry(
-            "message", {"message": native_fields(message)}, f"{id}.{number}" if number else id, time
-        )
+        entry = CanonicalEntry("message", {"message": native_fields(message)}, f"{id}.{number}" if number else id, time)
         found.append(with_carried_data(entry, CARRIED, _own_data(fields, message) if len(messages) == 1 else None))
     return found
 
@@ -113,8 +115,3 @@ def _own_data(fields: dict[str, Any], message: Message) -> dict[str, Any] | None
     delta = json_delta(encode(native_fields(message)).content, fields.get("message"))
     kept = {name: fields[name] for name in ("toolCallResult", "subtype") if name in fields}
     return ({"content": delta} if delta is not None else {}) | kept
-
-
-def is_skipped(kind: str) -> bool:
-    """Whether a record describes only a run of the client."""
-    return kind.startswith("qwen:") and kind != REWIND

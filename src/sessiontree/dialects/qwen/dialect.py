@@ -97,7 +97,7 @@ class Qwen(DialectBase):
     def must_decode_together(self, lines: IndexedLines, node: int, child: int) -> bool:
         from sessiontree.dialects.qwen import decode
 
-        return decode.must_decode_together(lines, node, child)
+        return decode.must_decode_with_previous(lines, child)
 
     def encoder(self, meta: SessionMeta, lines: IndexedLines | None = None) -> Encoder:
         from sessiontree.dialects.qwen.encoder import QwenEncoder

@@ -32,7 +32,7 @@ from sessiontree.dialects.qwen.content import (
 )
 from sessiontree.dialects.qwen.decode import CARRIED, compaction_fields, merged
 from sessiontree.dialects.qwen.kept_contents import KeptContents
-from sessiontree.dialects.qwen.locations import session_id
+from sessiontree.dialects.qwen.locations import is_accepted, session_id
 from sessiontree.dialects.qwen.records import TITLE, parse_messages
 
 VERSION = "0.24.4"
@@ -76,7 +76,7 @@ class QwenEncoder:
 
     def encode(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
         self._time = entry.timestamp or (self._time if self._lines is None else timestamp())
-        id = entry.id if entry.id and not self._is_taken(entry.id) else self._derive_id(entry.id)
+        id = entry.id if is_accepted(entry.id) and not self._is_taken(entry.id) else self._derive_id(entry.id)
         self._new_ids.update((old, id) for old in (entry.id, *entry.aliases) if old)
         try:
             line, notes = self._encode(entry, id, parent)
@@ -165,7 +165,9 @@ class QwenEncoder:
                 return line, encoded.notes
             case "toolResult":
                 encoded = encode_user(message)
-                opening = encode_text("user", f"The tool {string(message, 'toolName') or 'that was called'} gave this result:")
+                opening = encode_text(
+                    "user", f"The tool {string(message, 'toolName') or 'that was called'} gave this result:"
+                )
                 opening["parts"] += encoded.content["parts"]
                 stray = EncodedContent(opening)
                 line = self._content_record(entry, "user", stray, id, parent, is_reworded=True)
@@ -208,7 +210,9 @@ class QwenEncoder:
         decoded = CanonicalEntry("message", {"message": native_fields(merged(parse_messages(record)))}, id)
         passthrough = build_passthrough(entry, decoded, left_out=encoded.left_out, is_reworded=is_reworded)
         calls = frozenset(calls_of(content))
-        self._open[id] = calls if kind == "assistant" else self._open_calls(parent) if kind == "tool_result" else frozenset()
+        self._open[id] = (
+            calls if kind == "assistant" else self._open_calls(parent) if kind == "tool_result" else frozenset()
+        )
         self._kept.add(id, parent, content)
         more = {"provenance": _PROVENANCE[kind], **more, "message": content, PASSTHROUGH: passthrough}
         return self._record(kind, id, parent, **more)
@@ -221,11 +225,15 @@ class QwenEncoder:
         notes: list[LossNote] = []
         if not isinstance(payload, dict) or compaction_fields(payload)["summary"] != string(entry.fields, "summary"):
             tokens = entry.fields.get("tokensBefore")
-            history = [encode_text("user", f"{string(entry.fields, 'summary')}\n\n{_RESUME}"), encode_text("model", _ANSWER)]
+            history = [
+                encode_text("user", f"{string(entry.fields, 'summary')}\n\n{_RESUME}"),
+                encode_text("model", _ANSWER),
+            ]
             kept = entry.fields.get("firstKeptEntryId")
             if isinstance(kept, str):
                 found = self._kept.find(self._new_ids.get(kept, kept), parent)
-                history += found
+                # Qwen Code sends two answers in a row as one, without a space between them.
+                history = history[:1] + found if found and found[0].get("role") == "model" else history + found
                 notes += [_KEPT] if found else []
             count = int(tokens) if isinstance(tokens, int | float) and 0 <= tokens < 2**53 else 0
             info = {"originalTokenCount": count, "newTokenCount": 0, "compressionStatus": 1}

@@ -1,8 +1,8 @@
 """Paths of Qwen Code's sessions.
 
-    projects/<project>/chats/<session>.jsonl                     a session
-    projects/<project>/chats/archive/<session>.jsonl             an archived session
-    projects/<project>/subagents/<session>/agent-<id>.jsonl      a sub-agent of it
+projects/<project>/chats/<session>.jsonl                     a session
+projects/<project>/chats/archive/<session>.jsonl             an archived session
+projects/<project>/subagents/<session>/agent-<id>.jsonl      a sub-agent of it
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ import re
 from collections.abc import Mapping
 
 from sessiontree.dialects.canonical import Destination, SessionMeta
-from sessiontree.dialects.claude.locations import generate_uuid, is_uuid
+from sessiontree.dialects.claude.locations import generate_uuid
 from sessiontree.dialects.contract import SessionFile
 from sessiontree.dialects.defaults import is_session_name
+
+_uuid = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[1-5][0-9a-fA-F]{3}-[89abAB][0-9a-fA-F]{3}-[0-9a-fA-F]{12}\Z")
 
 
 def session_roots(environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -54,8 +56,13 @@ def project_folder_name(cwd: str) -> str:
 
 
 def session_id(id: str) -> str:
-    """An id that Qwen Code accepts: a UUID, derived from the original id if that is not one."""
-    return id if is_uuid(id) else generate_uuid(_namespace(), id)
+    """An id that Qwen Code accepts, derived from the original id if that is not one."""
+    return id if is_accepted(id) else generate_uuid(_namespace(), id)
+
+
+def is_accepted(id: str) -> bool:
+    """Whether Qwen Code accepts an id: a UUID of a version up to 5. Others are taken for the title of a session."""
+    return _uuid.match(id) is not None
 
 
 @functools.cache

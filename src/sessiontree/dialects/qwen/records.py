@@ -178,7 +178,9 @@ def _usage(fields: dict[str, Any]) -> Usage:
 
 def summary_of(payload: dict[str, Any]) -> str:
     """The contents that replace the history, as one text."""
-    found = [message for content in list_of(payload.get("compressedHistory")) for message in parse_content(content, None)]
+    found = [
+        message for content in list_of(payload.get("compressedHistory")) for message in parse_content(content, None)
+    ]
     texts = [message_text(message) for message in found if not isinstance(message, Assistant)]
     return "\n\n".join(text for text in texts if text)
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from sessiontree.dialects.claude.tools import parse_claude_edit, parse_claude_todo, render_claude_edit, render_claude_write
+from sessiontree.dialects.claude.tools import (
+    parse_claude_edit,
+    parse_claude_todo,
+    render_claude_edit,
+    render_claude_write,
+)
 from sessiontree.dialects.tool_intents import Bash, Edit, Glob, Grep, Ls, Read, Todo, Write
 from sessiontree.dialects.tool_table import (
     Arguments,
