@@ -15,7 +15,7 @@ import msgspec
 from sessiontree import paths
 from sessiontree.core.ids import SHORTEST_PREFIX
 from sessiontree.dialects import DEFAULT_DIALECT
-from sessiontree.errors import NotFoundError, SessionTreeError, StoreError
+from sessiontree.errors import AmbiguousError, NotFoundError, SessionTreeError, StoreError
 from sessiontree.library.cache import Cache, cache_path
 from sessiontree.library.projects import Project, Projects
 from sessiontree.library.roots import Root, dialect_named, find_roots, is_repository

@@ -14,7 +14,9 @@ from sessiontree.dialects.contract import CERTAIN, ClientNotes, IndexedLines
 from sessiontree.dialects.defaults import DefaultFacts, head_records
 
 _LIKELY = 60
-_beginning = re.compile(rb'\s*\{"timestamp":"[^"]{1,40}",(?:"ordinal":\d+,)?"type":"session_meta","payload":\{')
+_beginning = re.compile(
+    rb'\s*\{\s*"timestamp"\s*:\s*"[^"]{1,40}"\s*,\s*(?:"ordinal"\s*:\s*\d+\s*,\s*)?"type"\s*:\s*"session_meta"\s*,'
+)
 """The beginning of a header, which may be longer than the part of the file that is looked at."""
 
 
