@@ -211,10 +211,15 @@ class Journal:
         """Replace `PREVIOUS` by the id of the entry before each line."""
         self._has_implied_parents = True
         previous = self._last_entry_id()
-        resolved: list[str | None] = []
-        for id, parent in zip(ids, parents, strict=True):
-            resolved.append(parent if parent != PREVIOUS else previous if id else None)
-            previous = id or previous
+        resolved = [*parents]
+        for at, id in enumerate(ids):
+            if not id:
+                if resolved[at] == PREVIOUS:
+                    resolved[at] = None
+                continue
+            if resolved[at] == PREVIOUS:
+                resolved[at] = previous
+            previous = id
         return resolved
 
     def _last_entry_id(self) -> str | None:

@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from sessiontree.core.context import Context, Rules, State, build_context
+from sessiontree.core.context import Context, ModelRef, Rules, State, build_context
 from sessiontree.core.entries import MessageEntry
 from sessiontree.core.messages import CACHED_BYTES, LazyMessages, Message, Text, ToolResult, tool_calls
-from sessiontree.dialects.codex.items import ABORTED
-from sessiontree.dialects.codex.records import COMPACTION, MESSAGE, ROLLBACK
+from sessiontree.dialects.codex.items import ABORTED, string
+from sessiontree.dialects.codex.records import COMPACTION, MESSAGE, ROLLBACK, TURN_CONTEXT
 from sessiontree.dialects.codex.rollbacks import (
     Position,
     SentItems,
@@ -65,30 +65,33 @@ def _complete_calls(sent: SentItems, notes: list[Any]) -> tuple[list[Position], 
     names: dict[str, str] = {}
     answered: set[str] = set()
     for node, number in sent.positions:
-        if number >= 0:
-            message = sent.replacements[node][number]
-            names.update((call.id, call.name) for call in tool_calls(message))
-            if isinstance(message, ToolResult):
-                answered.add(message.tool_call_id)
-        elif (note := notes[node] or "")[:1] == "c":
-            id, _, name = note[1:].partition(" ")
-            names[id] = name
-        elif note[:1] == "o":
-            answered.add(note[1:])
+        if number < 0:
+            note = notes[node]
+            if note and note[0] == "c":
+                id, _, name = note[1:].partition(" ")
+                names[id] = name
+            elif note and note[0] == "o":
+                answered.add(note[1:])
+            continue
+        message = sent.replacements[node][number]
+        names.update((call.id, call.name) for call in tool_calls(message))
+        if isinstance(message, ToolResult):
+            answered.add(message.tool_call_id)
+    if names.keys() == answered:
+        return sent.positions, names
     completed: list[Position] = []
     for node, number in sent.positions:
-        if number >= 0:
-            message = sent.replacements[node][number]
-            if not isinstance(message, ToolResult) or message.tool_call_id in names:
-                completed.append((node, number))
-            continue
-        note = notes[node] or ""
-        if note[:1] == "o" and note[1:] not in names:
+        note = notes[node] if number < 0 else _note_of(sent.replacements[node][number])
+        if note and note[0] == "o" and note[1:] not in names:
             continue
         completed.append((node, number))
-        if note[:1] == "c" and note[1:].partition(" ")[0] not in answered:
+        if number < 0 and note and note[0] == "c" and note[1:].partition(" ")[0] not in answered:
             completed.append((node, _COMPLETED))
     return completed, names
+
+
+def _note_of(message: Message) -> str:
+    return f"o{message.tool_call_id}" if isinstance(message, ToolResult) else ""
 
 
 class _ContextMessages:
@@ -135,14 +138,21 @@ class _ContextMessages:
 
 
 def _find_state(lines: IndexedLines, leaf: int, rules: Rules) -> State:
-    """Settings at a leaf: of each kind, the last line before it."""
-    kinds = ("model_change", "thinking_level_change", "mode_change")
+    """Settings at a leaf: of each kind, the last line before it. Codex's own settings name the model of a turn."""
     nodes: list[int] = []
-    for kind in kinds:
+    for kind in ("model_change", "thinking_level_change", "mode_change"):
         nodes += _last_of(lines.types, kind, leaf)
-    return build_context(path_of_nodes(lines, sorted(nodes)), rules).state
+    state = build_context(path_of_nodes(lines, sorted(nodes)), rules).state
+    for node in _last_of(lines.types, TURN_CONTEXT, leaf):
+        payload = lines.fields([node])[0].get("payload")
+        model = string(payload, "model") if isinstance(payload, dict) else ""
+        if model:
+            return msgspec.structs.replace(state, model=ModelRef(None, model), models={"default": model})
+    return state
 
 
 def _last_of(types: Sequence[str], kind: str, end: int) -> list[int]:
+    if kind not in types:
+        return []
     found = next((node for node in range(end, -1, -1) if types[node] == kind), None)
     return [] if found is None else [found]

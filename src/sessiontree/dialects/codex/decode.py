@@ -28,7 +28,7 @@ from sessiontree.dialects.codex.items import (
     string,
     summary_with_prompts,
 )
-from sessiontree.dialects.codex.records import COMPACTION, MESSAGE, milliseconds, own_type, parse_line
+from sessiontree.dialects.codex.records import COMPACTION, MESSAGE, TURN_CONTEXT, milliseconds, own_type, parse_line
 from sessiontree.dialects.contract import IndexedLines
 from sessiontree.dialects.defaults import iter_resolved
 from sessiontree.dialects.passthrough import PASSTHROUGH, json_delta, passthrough_of, restore_entry, with_carried_data
@@ -100,7 +100,7 @@ class _Decoder:
 
     def __init__(self, lines: IndexedLines) -> None:
         self._lines = lines
-        self._settings = [node for node, kind in enumerate(lines.types) if kind == "model_change"]
+        self._settings = [node for node, kind in enumerate(lines.types) if kind == TURN_CONTEXT]
         self._models: dict[int, str] = {}
         self._provider = string(header_meta(lines), "model_provider") or None
         self._names: dict[str, str] = {}

@@ -16,7 +16,7 @@ from sessiontree.dialects.codex.encoder import CLI_VERSION, ORIGINATOR, CodexEnc
 from sessiontree.dialects.codex.header import header_meta, is_paginated
 from sessiontree.dialects.codex.items import images_of, string, texts_of
 from sessiontree.dialects.codex.locations import thread_id
-from sessiontree.dialects.codex.records import MESSAGE, META, ROLLBACK, note_of
+from sessiontree.dialects.codex.records import MESSAGE, META, ROLLBACK, TURN_CONTEXT, note_of
 from sessiontree.dialects.codex.rollbacks import find_history
 from sessiontree.dialects.contract import IndexedLines, is_metadata_id
 
@@ -65,7 +65,7 @@ def _end_of(lines: IndexedLines, last: int) -> int:
     """The node after the metadata lines of an entry, such as the event that shows it and its usage."""
     ids, types = lines.tree.ids, lines.types
     end = last + 1
-    while end < len(types) and is_metadata_id(ids[end]) and types[end] not in ("model_change", ROLLBACK):
+    while end < len(types) and is_metadata_id(ids[end]) and types[end] not in (TURN_CONTEXT, ROLLBACK):
         end += 1
     return end
 

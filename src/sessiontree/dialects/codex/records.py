@@ -13,7 +13,6 @@ and outputs the id of the call.
 from __future__ import annotations
 
 from functools import lru_cache
-from sys import intern
 from typing import Any
 
 import msgspec
@@ -27,7 +26,6 @@ from sessiontree.core.entries import (
     Entry,
     Header,
     MessageEntry,
-    ModelChange,
     Unknown,
     UsageRecord,
     parse_entry,
@@ -58,6 +56,8 @@ MESSAGE = "message"
 COMPACTION = "compaction"
 META = "session_meta"
 ROLLBACK = "codex:rollback"
+TURN_CONTEXT = "codex:turn_context"
+"""The settings of a turn, with its model."""
 TURN = "codex:turn"
 """The event that starts a turn."""
 PREAMBLE = "codex:preamble"
@@ -84,13 +84,13 @@ class _Part(Struct, gc=False):
 
 
 class _Payload(Struct, gc=False):
-    """Fields of any payload. Their types differ between payloads, so only those of an item are decoded further."""
+    """Fields of any payload. Their types differ between payloads, and long ones are decoded only where needed."""
 
-    type: Raw = _NOTHING
-    role: Raw = _NOTHING
-    call_id: Raw = _NOTHING
-    id: Raw = _NOTHING
-    name: Raw = _NOTHING
+    type: Any = None
+    role: Any = None
+    call_id: Any = None
+    id: Any = None
+    name: Any = None
     content: Raw = _NOTHING
     info: Raw = _NOTHING
 
@@ -103,11 +103,10 @@ class _Record(Struct, gc=False):
 
 
 _decode_lines = msgspec.json.Decoder(_Record).decode_lines
-_decode_text = msgspec.json.Decoder(str).decode
 _decode_parts = msgspec.json.Decoder(str | list[_Part]).decode
 
 
-class _Place(Struct, frozen=True, gc=False):
+class _Place(Struct, gc=False):
     """The type of a line, and its note if it is an entry."""
 
     type: str
@@ -124,12 +123,12 @@ def decode_columns(data: memoryview, first: int) -> Columns | None:
         places = [_place_of_record(record) for record in records]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    found = [place for place in places if place is not None]
-    if len(found) < len(places):
+    if None in places:
         return None
+    found: list[_Place] = places  # type: ignore[assignment]
     return Columns(
-        [intern(place.type) for place in found],
-        [position_id(node) if place.is_entry else "" for node, place in enumerate(found, first)],
+        [place.type for place in found],
+        [f"{node:08x}" if place.is_entry else "" for node, place in enumerate(found, first)],  # as `position_id`
         [PREVIOUS if place.is_entry else None for place in found],
         [place.note for place in found],
     )
@@ -138,11 +137,15 @@ def decode_columns(data: memoryview, first: int) -> Columns | None:
 def _place_of_record(record: _Record) -> _Place | None:
     """The place of an ordinary line; None for a line that only `decode_envelope` knows."""
     payload = record.payload
-    kind = _text(payload.type)
+    kind = payload.type if isinstance(payload.type, str) else ""
+    if record.type == "event_msg" and kind != "token_count":  # the most frequent lines
+        return _EVENTS.get(kind, _EVENT)
     if record.type == "response_item":
-        id, name = _text(payload.call_id) or _text(payload.id), _text(payload.name)
-        is_ours = len(record.sessiontree) > 0
-        return _place_of_item(kind, _text(payload.role), id, name, payload.content, is_ours=is_ours)
+        id, name, role = payload.call_id, payload.name, payload.role
+        if not isinstance(id, str) or not id:
+            id = payload.id if isinstance(payload.id, str) else ""
+        name, role = name if isinstance(name, str) else "", role if isinstance(role, str) else ""
+        return _place_of_item(kind, role, id, name, payload.content, is_ours=len(record.sessiontree) > 0)
     if record.type == PASSTHROUGH:
         return _own_place(kind) if kind else None
     if record.type == META or (record.type not in _KNOWN_TYPES and _first(record.timestamp) != b'"'):
@@ -154,22 +157,25 @@ def _first(raw: Raw) -> bytes:
     return bytes(memoryview(raw)[:1])
 
 
-def _text(raw: Raw) -> str:
-    return _decode_text(raw) if _first(raw) == b'"' else ""
-
-
 def _place_of_item(kind: str, role: str, id: str, name: str, content: Any, *, is_ours: bool) -> _Place:
     if kind == "message":
         if role == "assistant":
-            return _Place(MESSAGE, True, "a")
+            return _ANSWER
         return _place_of_user(content, is_ours) if role == "user" else _PREAMBLE
     if kind in CALL_TYPES:
         return _Place(MESSAGE, True, f"c{id} {LOCAL_SHELL if kind == 'local_shell_call' else name}")
     if kind in OUTPUT_TYPES:
         return _Place(MESSAGE, True, f"o{id}")
-    return _Place(MESSAGE, True, "a") if kind in ANSWER_TYPES else _Place("codex:item")
+    return _ANSWER if kind in ANSWER_TYPES else _Place("codex:item")
 
 
+_EVENT = _Place("codex:event")
+_EVENTS = {
+    "thread_rolled_back": _Place(ROLLBACK),
+    "task_started": _Place(TURN),
+    "turn_started": _Place(TURN),
+}
+_ANSWER = _Place(MESSAGE, True, "a")
 _PREAMBLE = _Place(PREAMBLE)
 _PROMPT = _Place(MESSAGE, True, "p")
 _INSERTED = _Place(MESSAGE, True, "i")
@@ -196,22 +202,17 @@ def _part_text(part: object) -> str | None:
     return text if isinstance(text, str) else None
 
 
+@lru_cache(maxsize=256)  # asked for each line, and there are only a few kinds
 def _place_of_other(kind: str, inner: str, *, has_info: bool) -> _Place:
     match kind:
         case "compacted":
             return _Place(COMPACTION, True)
-        case "turn_context":
-            return _Place("model_change")
         case "token_usage_record":
             return _Place("usage")
         case "event_msg" if inner == "token_count" and has_info:
             return _Place("usage")
-        case "event_msg" if inner == "thread_rolled_back":
-            return _Place(ROLLBACK)
-        case "event_msg" if inner in ("task_started", "turn_started"):
-            return _Place(TURN)
         case "event_msg":
-            return _Place("codex:event")
+            return _EVENTS.get(inner, _EVENT)
         case _:
             return _Place(f"codex:{kind}")
 
@@ -280,8 +281,6 @@ def parse_line(fields: dict[str, Any]) -> Entry:
                 return MessageEntry(timestamp=time, message=message)
         case "compaction":
             return Compaction(timestamp=time, summary=summary_with_prompts(payload))
-        case "model_change" if fields.get("type") == "turn_context":
-            return ModelChange(timestamp=time, model_id=string(payload, "model") or None)
         case "usage" if fields.get("type") != PASSTHROUGH:
             return _parse_usage(payload, time)
         case kind if fields.get("type") == PASSTHROUGH and kind in ENTRY_TYPES:
