@@ -61,9 +61,7 @@ def test_reading_changes_neither_bytes_nor_times_of_any_file() -> None:
             session.context()
             list(session)
             examine(session)
-    assert before == [
-        (path, os.stat(path).st_mtime_ns, path.read_bytes() if path.is_file() else b"") for path in files
-    ]
+    assert before == [(path, os.stat(path).st_mtime_ns, path.read_bytes() if path.is_file() else b"") for path in files]
 
 
 def test_the_dialect_keeps_its_contract() -> None:
