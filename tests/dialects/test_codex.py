@@ -1,4 +1,4 @@
-"""Codex: rollbacks, compactions, compressed and paginated files, problems and repairs. Rules were measured with 0.166."""
+"""Codex: rollbacks, compactions, compressed and paginated files, problems and repairs, as measured with 0.166."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from sessiontree.core.messages import (
     ToolCall,
     ToolResult,
     User,
+    message_text,
 )
 from sessiontree.dialects.canonical import LossNote
 
@@ -100,6 +101,15 @@ def _result(response: JsonDict, time: int | None) -> ToolResult:
         content=tuple(blocks),
         is_error=is_error,
     )
+
+
+def summary_of(payload: dict[str, Any]) -> str:
+    """The contents that replace the history, as one text."""
+    found = [
+        message for content in list_of(payload.get("compressedHistory")) for message in parse_content(content, None)
+    ]
+    texts = [message_text(message) for message in found if not isinstance(message, Assistant)]
+    return "\n\n".join(text for text in texts if text)
 
 
 # Encoding

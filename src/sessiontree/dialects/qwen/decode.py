@@ -18,8 +18,8 @@ from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.dialects.contract import UPDATE, IndexedLines
 from sessiontree.dialects.defaults import iter_resolved
 from sessiontree.dialects.passthrough import PASSTHROUGH, json_delta, passthrough_of, restore_entry, with_carried_data
-from sessiontree.dialects.qwen.content import encode_assistant, encode_result, encode_user, string
-from sessiontree.dialects.qwen.records import COMPACTION, MESSAGE, TITLE, parse_messages, summary_of
+from sessiontree.dialects.qwen.content import encode_assistant, encode_result, encode_user, string, summary_of
+from sessiontree.dialects.qwen.records import COMPACTION, MESSAGE, TITLE, parse_messages
 
 CARRIED = "qwen"
 """The name under which Qwen Code's own data is carried."""

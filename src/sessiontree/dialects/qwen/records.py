@@ -21,11 +21,11 @@ from sessiontree.core.entries import (
 )
 from sessiontree.core.ids import iso_time
 from sessiontree.core.jsonio import parse_json, parse_object, render_json
-from sessiontree.core.messages import Assistant, Message, OtherMessage, Usage, message_text
+from sessiontree.core.messages import Assistant, Message, OtherMessage, Usage
 from sessiontree.dialects.contract import Columns, Envelope
 from sessiontree.dialects.defaults import decode_records
 from sessiontree.dialects.passthrough import PASSTHROUGH
-from sessiontree.dialects.qwen.content import list_of, parse_content, string
+from sessiontree.dialects.qwen.content import list_of, parse_content, string, summary_of
 
 MESSAGE = "message"
 COMPACTION = "compaction"
@@ -174,15 +174,6 @@ def _usage(fields: dict[str, Any]) -> Usage:
         cache_read=cached,
         total_tokens=total or prompt + answer,
     )
-
-
-def summary_of(payload: dict[str, Any]) -> str:
-    """The contents that replace the history, as one text."""
-    found = [
-        message for content in list_of(payload.get("compressedHistory")) for message in parse_content(content, None)
-    ]
-    texts = [message_text(message) for message in found if not isinstance(message, Assistant)]
-    return "\n\n".join(text for text in texts if text)
 
 
 def _tokens(payload: dict[str, Any]) -> int:

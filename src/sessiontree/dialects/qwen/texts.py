@@ -7,8 +7,7 @@ from typing import Any
 from sessiontree.core.ids import iso_time
 from sessiontree.core.jsonio import render_json
 from sessiontree.core.messages import Assistant, Text, Thinking, ToolCall, ToolResult, message_blocks
-from sessiontree.dialects.qwen.content import parse_content, string
-from sessiontree.dialects.qwen.records import summary_of
+from sessiontree.dialects.qwen.content import parse_content, string, summary_of
 from sessiontree.dialects.texts import (
     DECODE_ERRORS,
     NATIVE_TEXTS,
