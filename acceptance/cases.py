@@ -7,6 +7,7 @@ converted, and the program must rebuild the same conversation.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,7 @@ from acceptance.histories import (
     claude_history,
     histories,
     omp_history,
+    openai_history,
     pi_history,
 )
 from acceptance.programs import Name
@@ -41,6 +43,12 @@ BranchChoice: TypeAlias = Literal["active", "all"]
 
 READS_NATIVE: tuple[Name, ...] = ("pi", "omp")
 """Programs that open native files themselves."""
+SENDS: tuple[Name, ...] = ("claude", "codex", "qwen")
+"""Programs whose history is that of a request; of the others, that which they rebuild."""
+WITHOUT_ERRORS: tuple[Name, ...] = ("codex", "qwen")
+"""Programs that send results through an API that does not mark errors."""
+LINEAR: tuple[Name, ...] = ("codex",)
+"""Programs whose sessions have no branches."""
 
 # Known defects of the programs, with the reason. Such a difference is shown but does not fail the run.
 KNOWN: dict[tuple[str, Name], str] = {
@@ -88,7 +96,7 @@ def iter_cases(sources: list[Source], programs: list[Name], *, conversions: bool
                 yield case
             if source.dialect == "native" and program in READS_NATIVE:
                 yield Case(source, program, is_unconverted=True)
-            if healthy and not case.is_original and len(source.opened().leaves()) > 1:
+            if healthy and not case.is_original and program not in LINEAR and len(source.opened().leaves()) > 1:
                 yield Case(source, program, "all")
 
 
@@ -102,7 +110,7 @@ def try_case(case: Case, folder: Path) -> Outcome:
         path = convert(case.source, case.program, folder, case.branch)
     try:
         rebuilt = _rebuilt(case.program, path, folder / "run")
-        if case.program != "claude" and (case.is_unconverted or not case.is_original):
+        if (case.program == "pi" or case.program == "omp") and (case.is_unconverted or not case.is_original):
             check_resumes(case.program, path, folder / "resumed")
     except NoHistoryError as error:
         if case.is_original and not case.source.opened().context().messages:
@@ -146,7 +154,7 @@ def _refuses_subagents(case: Case, folder: Path) -> bool:
 
 def _try_branches(case: Case, path: Path, folder: Path) -> Outcome:
     """Select every other branch of a converted session in the program, and compare."""
-    if case.program == "claude":  # it cannot select a branch of a file
+    if case.program != "pi" and case.program != "omp":  # they cannot select a branch of a file
         return Outcome(case, "ok")
     ends = branch_ends(case, path)
     (rebuilt,) = histories(case.program, [Request(path, list(ends.values()))], folder)
@@ -222,6 +230,8 @@ def _rebuilt(program: Name, path: Path, scratch: Path) -> JsonObject:
             return pi_history(path, scratch)
         case "omp":
             return omp_history(path, scratch)
+        case "codex" | "qwen":
+            return {"messages": openai_history(program, path, scratch)}
         case _:
             assert_never(program)
 
@@ -231,15 +241,20 @@ def compare_history(
 ) -> tuple[list[str], list[str]]:
     """Our history and the rebuilt one, as lines. `is_mapped`: the session already uses the program's tool names."""
     messages = session.context(leaf).messages
-    theirs = [] if case.program == "claude" else [parse_message(message) for message in rebuilt["messages"]]
-    if case.is_original and case.program != "claude":
+    theirs = [] if case.program in SENDS else [parse_message(message) for message in rebuilt["messages"]]
+    if case.is_original and case.program not in SENDS:
         here, there = compare_state(session, rebuilt, session.leaf)
         return [*map(repr, messages), *here], [*map(repr, theirs), *there]
     meant = list(messages) if is_mapped or case.is_original else map_tool_names(case, messages)
     ours = render(meant, "anthropic").messages
-    sent = rebuilt["messages"] if case.program == "claude" else render(theirs, "anthropic").messages
+    sent = rebuilt["messages"] if case.program in SENDS else render(theirs, "anthropic").messages
     # A conversion drops the thinking of another model.
-    return both_lines(ours, sent, [*meant, *theirs], thinking=case.is_original)
+    ours_lines, sent_lines = both_lines(
+        ours, sent, [*meant, *theirs], thinking=case.is_original and case.program == "claude"
+    )
+    if case.program in WITHOUT_ERRORS:
+        ours_lines = [re.sub(r"\Aerror of ", "result of ", line) for line in ours_lines]
+    return ours_lines, sent_lines
 
 
 def find_rule_difference(
