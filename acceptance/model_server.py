@@ -132,9 +132,14 @@ def _events(request: dict[str, Any]) -> list[dict[str, Any]]:
 def _response_events() -> list[dict[str, Any]]:
     id = f"resp_{uuid.uuid4().hex}"
     part = {"type": "output_text", "text": ANSWER, "annotations": []}
-    item = {"type": "message", "id": f"msg_{uuid.uuid4().hex}", "role": "assistant", "status": "completed"}
+    item: dict[str, Any] = {
+        "type": "message",
+        "id": f"msg_{uuid.uuid4().hex}",
+        "role": "assistant",
+        "status": "completed",
+    }
     item |= {"content": [part]}
-    usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
+    usage: dict[str, Any] = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
     usage |= {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
     done = {"id": id, "object": "response", "status": "completed", "output": [item], "usage": usage}
     return [
