@@ -4,6 +4,7 @@
     model_server  a scripted model on 127.0.0.1
     network       run a program without network except loopback, in a private home, with a time limit
     histories     the history that a program rebuilds from a session file
+    openai_agents how Codex and Qwen Code are driven
     chats         sessions that our own chat writes
     explorations  sessions that our own explorations write
     sources       all sessions that are tested

@@ -23,7 +23,9 @@ from acceptance.results import describe, exit_code, render_generated, render_tab
 from acceptance.sources import iter_sources
 from acceptance.turns import try_turns
 
-PROGRAMS: list[Name] = ["claude", "pi", "omp"]
+PROGRAMS: list[Name] = ["claude", "pi", "omp", "codex", "qwen"]
+WITH_TURNS = frozenset({"claude", "pi", "omp"})
+"""Programs that continue a file at any path, and whose sessions are generated."""
 
 
 def main() -> int:
@@ -49,13 +51,15 @@ def main() -> int:
             sources = [source for source in iter_sources(scratch) if options.case in source.name]
             outcomes = _try_all(list(iter_cases(sources, installed, conversions=not options.as_is)), scratch)
             if not options.as_is and options.case in "turns":
-                outcomes += try_turns(installed, scratch / "turns")
+                outcomes += try_turns([name for name in installed if name in WITH_TURNS], scratch / "turns")
             if not options.as_is and options.case in "commands":
                 outcomes += try_commands(installed, scratch / "commands")
         generated: dict[str, list[Outcome]] = {}
         if not options.case and not options.as_is:
             seed = random_seed() if options.seed is None else options.seed
             for name in installed:
+                if options.converted is None and name not in WITH_TURNS:
+                    continue
                 if options.converted is None:
                     generated[name] = try_generated(name, scratch, count=options.generated, seed=seed)
                 else:

@@ -7,6 +7,7 @@ converted, and the program must rebuild the same conversation.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -31,6 +32,7 @@ from acceptance.histories import (
     claude_history,
     histories,
     omp_history,
+    openai_history,
     pi_history,
 )
 from acceptance.programs import Name
@@ -51,6 +53,12 @@ BranchChoice: TypeAlias = Literal["active", "all"]
 
 READS_NATIVE: tuple[Name, ...] = ("pi", "omp")
 """Programs that open native files themselves."""
+SENDS: tuple[Name, ...] = ("claude", "codex", "qwen")
+"""Programs whose history is that of a request; of the others, that which they rebuild."""
+WITHOUT_ERRORS: tuple[Name, ...] = ("codex", "qwen")
+"""Programs that send results through an API that does not mark errors."""
+LINEAR: tuple[Name, ...] = ("codex",)
+"""Programs whose sessions have no branches."""
 
 DROP_FAILED_TURNS: tuple[Name, ...] = ("pi", "omp")
 """Programs that do not send failed answers: oh-my-pi leaves them out of the history, Pi out of each request."""
@@ -101,7 +109,7 @@ def iter_cases(sources: list[Source], programs: list[Name], *, conversions: bool
                 yield case
             if source.dialect == "native" and program in READS_NATIVE:
                 yield Case(source, program, is_unconverted=True)
-            if healthy and not case.is_original and len(source.opened().leaves()) > 1:
+            if healthy and not case.is_original and program not in LINEAR and len(source.opened().leaves()) > 1:
                 yield Case(source, program, "all")
 
 
@@ -115,7 +123,7 @@ def try_case(case: Case, folder: Path) -> Outcome:
         path = convert(case.source, case.program, folder, case.branch)
     try:
         rebuilt = _rebuilt(case.program, path, folder / "run")
-        if case.program != "claude" and (case.is_unconverted or not case.is_original):
+        if (case.program == "pi" or case.program == "omp") and (case.is_unconverted or not case.is_original):
             check_resumes(case.program, path, folder / "resumed")
     except NoHistoryError as error:
         if case.is_original and not case.source.opened().context().messages:
@@ -159,7 +167,7 @@ def _refuses_subagents(case: Case, folder: Path) -> bool:
 
 def _try_branches(case: Case, path: Path, folder: Path) -> Outcome:
     """Select every other branch of a converted session in the program, and compare."""
-    if case.program == "claude":  # it cannot select a branch of a file
+    if case.program != "pi" and case.program != "omp":  # they cannot select a branch of a file
         return Outcome(case, "ok")
     ends = branch_ends(case, path)
     (rebuilt,) = histories(case.program, [Request(path, list(chain.from_iterable(ends.values())))], folder)
@@ -279,6 +287,8 @@ def _rebuilt(program: Name, path: Path, scratch: Path) -> JsonObject:
             return pi_history(path, scratch)
         case "omp":
             return omp_history(path, scratch)
+        case "codex" | "qwen":
+            return {"messages": openai_history(program, path, scratch)}
         case _:
             assert_never(program)
 
@@ -297,17 +307,22 @@ def compare_history(
     Without `failed_turns`, answers that failed are left out of both.
     """
     messages: Sequence[Message] = session.context(leaf).messages
-    theirs = [] if case.program == "claude" else [parse_message(message) for message in rebuilt["messages"]]
+    theirs = [] if case.program in SENDS else [parse_message(message) for message in rebuilt["messages"]]
     if not failed_turns:
         messages, theirs = without_failed_turns(messages), without_failed_turns(theirs)
-    if case.is_original and case.program != "claude":
+    if case.is_original and case.program not in SENDS:
         here, there = compare_state(session, rebuilt, session.leaf)
         return [*map(repr, messages), *here], [*map(repr, theirs), *there]
     meant = list(messages) if is_mapped or case.is_original else map_tool_names(case, messages)
     ours = render(meant, "anthropic").messages
-    sent = rebuilt["messages"] if case.program == "claude" else render(theirs, "anthropic").messages
+    sent = rebuilt["messages"] if case.program in SENDS else render(theirs, "anthropic").messages
     # A conversion drops the thinking of another model.
-    return both_lines(ours, sent, [*meant, *theirs], thinking=case.is_original)
+    ours_lines, sent_lines = both_lines(
+        ours, sent, [*meant, *theirs], thinking=case.is_original and case.program == "claude"
+    )
+    if case.program in WITHOUT_ERRORS:
+        ours_lines = [re.sub(r"\Aerror of ", "result of ", line) for line in ours_lines]
+    return ours_lines, sent_lines
 
 
 def find_rule_difference(

@@ -34,8 +34,11 @@ JsonObject: TypeAlias = dict[str, Any]
 Parts: TypeAlias = tuple[str, ...]
 
 NOTHING_RECORDED = "(nothing was recorded)"
-# The placeholders for a missing tool result: ours, the two of Claude Code, and Neovate's.
-MISSING_RESULT_TEXTS = (NO_RESULT, "[Tool call interrupted:", "[Tool result missing", "[Request interrupted by user]")
+# The placeholders for a missing tool result: ours, the two of Claude Code, Neovate's, Codex's and Qwen Code's.
+MISSING_RESULT_TEXTS = (
+    *(NO_RESULT, "[Tool call interrupted:", "[Tool result missing", "[Request interrupted by user]"),
+    *("aborted", "Tool execution result was not recorded"),
+)
 # Ours, and Claude Code's for a message without content and for a command without output.
 FILLER_TEXTS = (
     NO_USER_BEFORE,

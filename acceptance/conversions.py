@@ -44,7 +44,7 @@ def try_conversions(program: Name, folder: Path, *, count: int, seed: int) -> li
             sources = _generate(dialect, generate, count, seed, folder)
             cases += [case for case in iter_cases(sources, [program], conversions=True) if not case.is_original]
     print(f"{program}: {len(cases)} conversions of generated sessions", file=sys.stderr, flush=True)
-    if program == "claude":
+    if program not in ("pi", "omp"):
         with ThreadPoolExecutor(WORKERS) as pool:
             return list(pool.map(lambda case: try_case(case, _folder(case, folder)), cases))
     return list(_try_together(program, cases, folder))
@@ -74,7 +74,7 @@ def _folder(case: Case, folder: Path) -> Path:
 
 def _try_together(program: Name, cases: Sequence[Case], folder: Path) -> Iterator[Outcome]:
     """Let Pi or oh-my-pi read all converted files in one process."""
-    assert program != "claude"
+    assert program in ("pi", "omp")
     requests, ends = [], []
     for case in cases:
         place = _folder(case, folder)

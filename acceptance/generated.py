@@ -56,7 +56,7 @@ def try_generated(program: Name, scratch: Path, *, count: int | None, seed: int)
     default = TREES_PER_PROGRAM if program not in GENERATORS else GENERATORS[program].count
     seeds = range(seed, seed + (default if count is None else count))
     _log(f"{program}: {len(seeds)} generated sessions, seeds {seeds.start} to {seeds.stop - 1}")
-    if program != "claude":
+    if program == "pi" or program == "omp":
         tried = contexts.try_generated(program, seeds, scratch / program / "generated")
         return list(_show_progress(program, tried, len(seeds)))
     generator = GENERATORS[program]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from acceptance import network
+from acceptance import network, openai_agents
 from acceptance.programs import Name, install
 
 JsonObject: TypeAlias = dict[str, Any]
@@ -46,6 +46,18 @@ def claude_history(transcript: Path, scratch: Path | None = None) -> list[JsonOb
         copy = claude_place(folder, _session_id(transcript))
         _copy(transcript, copy)
         return send_prompt("claude", copy, CHECK_PROMPT, folder)
+
+
+def openai_history(program: openai_agents.OpenAIAgent, session: Path, scratch: Path | None = None) -> list[JsonObject]:
+    """The messages that Codex or Qwen Code sends when it resumes a session with one more prompt."""
+    with _folder(scratch) as folder:
+        id = openai_agents.place_session(program, session, folder)
+        result = openai_agents.run_agent(program, install(program), id, CHECK_PROMPT, folder, SECONDS)
+        (folder / "requests.json").write_text(json.dumps(result.requests, indent=1))
+        found = openai_agents.find_history(program, result.requests, CHECK_PROMPT)
+        if found is None:
+            raise NoHistoryError(f"not resumed: {_describe_run(result)}")
+        return found
 
 
 def claude_place(folder: Path, session: str) -> Path:

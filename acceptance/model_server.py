@@ -1,4 +1,4 @@
-"""A scripted model on 127.0.0.1 that implements the Anthropic Messages API.
+"""A scripted model on 127.0.0.1 that implements the Anthropic Messages API, and of OpenAI's what the agents need.
 
 Every request gets the same short answer, as a stream of events or as one object. All requests are recorded: they show
 the history that a client sends.
@@ -51,13 +51,37 @@ class _Handler(BaseHTTPRequestHandler):
         request = body if isinstance(body, dict) else {}
         if path == "/v1/messages/count_tokens":
             self._reply(200, {"input_tokens": 1})
+        elif path == "/v1/responses":
+            self._stream(_response_events())
+        elif path == "/v1/chat/completions":
+            self._chat(request)
         elif path != "/v1/messages":
             self._reply(404, {"type": "error", "error": {"type": "not_found_error", "message": path}})
         elif request.get("stream"):
-            events = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in _events(request))
-            self._send(200, "text/event-stream", events.encode())
+            self._stream(_events(request))
         else:
             self._reply(200, {**_message(request), "content": [{"type": "text", "text": ANSWER}], **_END})
+
+    def _stream(self, events: list[dict[str, Any]]) -> None:
+        data = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
+        self._send(200, "text/event-stream", data.encode())
+
+    def _chat(self, request: dict[str, Any]) -> None:
+        head = {"id": f"chatcmpl-{uuid.uuid4().hex}", "created": 1, "model": request.get("model", "scripted")}
+        usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+        message = {"role": "assistant", "content": ANSWER}
+        if not request.get("stream"):
+            choice = {"index": 0, "message": message, "finish_reason": "stop"}
+            self._reply(200, {**head, "object": "chat.completion", "choices": [choice], "usage": usage})
+            return
+        chunks: list[dict[str, Any]] = [
+            {"choices": [{"index": 0, "delta": message, "finish_reason": None}]},
+            {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+            {"choices": [], "usage": usage},
+        ]
+        lines = [json.dumps({**head, "object": "chat.completion.chunk", **chunk}) for chunk in chunks]
+        data = "".join(f"data: {line}\n\n" for line in [*lines, "[DONE]"])
+        self._send(200, "text/event-stream", data.encode())
 
     def do_GET(self) -> None:
         self._reply(404, {"type": "error", "error": {"type": "not_found_error", "message": self.path}})
@@ -102,4 +126,26 @@ def _events(request: dict[str, Any]) -> list[dict[str, Any]]:
         {"type": "content_block_stop", "index": 0},
         {"type": "message_delta", "delta": _END, "usage": {"output_tokens": 1}},
         {"type": "message_stop"},
+    ]
+
+
+def _response_events() -> list[dict[str, Any]]:
+    id = f"resp_{uuid.uuid4().hex}"
+    part = {"type": "output_text", "text": ANSWER, "annotations": []}
+    item: dict[str, Any] = {
+        "type": "message",
+        "id": f"msg_{uuid.uuid4().hex}",
+        "role": "assistant",
+        "status": "completed",
+    }
+    item |= {"content": [part]}
+    usage: dict[str, Any] = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
+    usage |= {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+    done = {"id": id, "object": "response", "status": "completed", "output": [item], "usage": usage}
+    return [
+        {"type": "response.created", "response": {"id": id, "object": "response", "status": "in_progress"}},
+        {"type": "response.output_item.added", "output_index": 0, "item": {**item, "content": []}},
+        {"type": "response.output_text.delta", "output_index": 0, "item_id": item["id"], "delta": ANSWER},
+        {"type": "response.output_item.done", "output_index": 0, "item": item},
+        {"type": "response.completed", "response": done},
     ]

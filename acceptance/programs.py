@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-Name: TypeAlias = Literal["claude", "pi", "omp"]
+Name: TypeAlias = Literal["claude", "pi", "omp", "codex", "qwen"]
 
 INSTALL_SECONDS = 900
 
@@ -28,6 +28,8 @@ NODE = "24.19.0"
 BUN = "1.4.4"
 PI = "1.5.0"
 OMP = "18.2.3"
+CODEX = "0.166.0"
+QWEN = "0.24.4"
 
 
 class NotInstalledError(Exception):
@@ -55,7 +57,7 @@ def folder() -> Path:
 @cache
 def install(name: Name) -> Program:
     """Install a program on first use."""
-    return {"claude": _claude, "pi": _pi, "omp": _omp}[name]()
+    return {"claude": _claude, "pi": _pi, "omp": _omp, "codex": _codex, "qwen": _qwen}[name]()
 
 
 def _claude() -> Program:
@@ -85,6 +87,25 @@ def _omp() -> Program:
     modules = _install_into(f"omp-{OMP}-bun-{BUN}", fill) / "node_modules"
     manager = modules / "@oh-my-pi" / "pi-coding-agent" / "src" / "session" / "session-manager.ts"
     return Program(f"oh-my-pi {OMP}", _existing(modules / bun / "bin" / "bun"), _existing(manager))
+
+
+def _codex() -> Program:
+    modules = _npm_install(f"codex-{CODEX}", f"@openai/codex@{CODEX}")
+    return Program(f"Codex {CODEX}", _node(), _existing(modules / "@openai" / "codex" / "bin" / "codex.js"))
+
+
+def _qwen() -> Program:
+    modules = _npm_install(f"qwen-{QWEN}", f"@qwen-code/qwen-code@{QWEN}")
+    return Program(f"Qwen Code {QWEN}", _node(), _existing(modules / "@qwen-code" / "qwen-code" / "cli.js"))
+
+
+def _npm_install(name: str, package: str) -> Path:
+    """Install a package with its dependencies; returns the folder of modules."""
+
+    def fill(part: Path) -> None:
+        _npm("install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", str(part), package)
+
+    return _install_into(name, fill) / "node_modules"
 
 
 def _node() -> Path:

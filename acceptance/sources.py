@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +16,13 @@ from sessiontree.branches.list import list_branches
 from sessiontree.branches.merge import merge
 from sessiontree.dialects.contract import ReadOptions
 
-Dialect: TypeAlias = Literal["claude", "pi", "omp", "neovate", "native"]
+Dialect: TypeAlias = Literal["claude", "pi", "omp", "neovate", "native", "codex", "qwen"]
 
 MERGED_IN: tuple[Dialect, ...] = ("pi", "omp", "claude")
 """Dialects whose programs get a session with branches that we merged in place."""
 
 CORPUS = Path(__file__).parents[1] / "tests" / "corpus"
+GOLDENS: tuple[Dialect, ...] = ("codex", "qwen")
 FOLDERS: dict[Dialect, str] = {"claude": "claude", "pi": "pi-family", "omp": "pi-family", "neovate": "neovate"}
 
 PICTURE = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -54,6 +56,10 @@ def iter_sources(folder: Path) -> Iterator[Source]:
         for path in sorted((CORPUS / name).glob("*.jsonl")):
             if path.stat().st_size:
                 yield Source(dialect, path)
+    for agent in GOLDENS:
+        for expected in sorted((CORPUS.parent / "goldens" / agent).glob("[0-9]*/expected.json")):
+            id = json.loads(expected.read_text())["session_id"]
+            yield from (Source(agent, path) for path in expected.parent.glob(f"*{id}.jsonl"))
     for write in CONVERSATIONS:
         path = folder / f"{write.__name__}.jsonl"
         with sessiontree.create(cwd="/tmp", path=path, home=folder) as session:

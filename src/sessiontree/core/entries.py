@@ -190,6 +190,8 @@ class UsageRecord(EntryBase, frozen=True, tag="usage"):
     model: str | None = None
     usage: Usage | None = None
     note: str | None = None
+    response_id: str | None = None
+    """Identifies the request, where several lines may report its usage."""
 
 
 class Replacement(Value, frozen=True):

@@ -73,6 +73,10 @@ class Tree:
         self._parents += found
         if found == list(range(first - 1, last - 1)):
             return  # each node is a child of the one before it, as in most files: no link to check
+        if found.count(None) == [*parents].count(None):  # every parent is known: only its position has to be checked
+            later = any(parent is not None and parent >= node for node, parent in enumerate(found, first))
+            self._has_forward_links = self._has_forward_links or later
+            return
         for node, (parent, parent_id) in enumerate(zip(found, parents, strict=True), first):
             if parent is None:
                 if parent_id is not None:

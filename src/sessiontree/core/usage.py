@@ -94,6 +94,8 @@ def usage_of(entry: Entry) -> Usage | None:
 
 def response_key(entry: Entry) -> str:
     """Key shared by the lines of one response: the provider's response id, else the entry's own id."""
+    if isinstance(entry, UsageRecord):
+        return entry.response_id or entry.id
     message = entry.message if isinstance(entry, MessageEntry) else None
     return (message.response_id if isinstance(message, Assistant) else None) or entry.id
 

@@ -30,7 +30,8 @@ PREVIOUS = "@previous"
 """As the parent of a line: the entry before it in the file, metadata lines not counted."""
 
 UPDATE = "update"
-"""The type of a metadata line that holds a new version of an earlier entry (`Traits.repeated_id_updates`)."""
+"""The type of a metadata line that holds a new version, or a further part, of an earlier entry
+(`Traits.repeated_id_updates`, `Traits.repeated_id_adds`)."""
 
 UNCHANGED = "@unchanged"
 """As an argument of `Codec.with_ids`: this id stays."""
@@ -105,12 +106,18 @@ class Traits(Struct, frozen=True):
     """The newest version of the format that the dialect knows."""
     has_header: bool = False
     """Whether a file starts with a line that describes the session."""
+    copies_headers: bool = False
+    """Whether the headers of other sessions may follow, which are metadata lines with the type `session_meta`."""
+    repairs_as_copy: bool = False
+    """Whether a repair writes a new session, because the client remembers positions in the file."""
     bookkeeping: frozenset[str] = frozenset()
     """Entry types that never move the leaf."""
     is_linear: bool = False
     """Whether sessions have no branches: an entry can only be appended to the last one."""
     repeated_id_updates: bool = False
     """Whether a line with the id of an earlier entry is a new version of it. The entry keeps its place in the tree."""
+    repeated_id_adds: bool = False
+    """Whether a line with the id of an earlier entry is a further part of it, which `Format.join_lines` adds."""
     may_refer_to_blobs: bool = False
     """Whether a line may hold a reference to a blob instead of large content."""
     uses_home_blobs: bool = False
@@ -134,6 +141,10 @@ class Traits(Struct, frozen=True):
     encoder_types: frozenset[str] = frozenset()
     """Entry types that need the encoder although `one_line_per_entry` holds for the others."""
 
+    newest_file_counts: bool = False
+    """Whether several files may have one session id, of which the client uses the one with the last name."""
+    has_title_file: bool = False
+    """Whether the client keeps titles of sessions outside of their files (`Locations.session_titles`)."""
     path_markers: tuple[str, ...] = ()
     """Parts of paths that only the client's files have; used when the content alone is ambiguous."""
     session_names: tuple[str, ...] = (".jsonl",)
@@ -174,6 +185,15 @@ class Reparenting(Struct, frozen=True):
     why: str
     rule: str = "missing-parent"
     """The rule that doctor reports the wrong link under."""
+
+
+class LineProblem(Struct, frozen=True):
+    """A problem that the client has with a line that can be read, and its effect."""
+
+    node: int | None
+    """None for the header."""
+    rule: str
+    effect: str
 
 
 class HistoryLinks(Struct, frozen=True):
@@ -218,6 +238,11 @@ class IndexedLines(Protocol):
 
     @property
     def header(self) -> Header | None: ...
+
+    @property
+    def header_fields(self) -> dict[str, Any]:
+        """The decoded JSON object of the header's line; empty without such a line."""
+        ...
 
     @property
     def tree(self) -> Tree: ...
@@ -275,6 +300,8 @@ class ClientNotes(Struct, frozen=True):
     """Summaries of branches by the entry that each branch ended with, where this file has that entry."""
     replacements: int = 0
     """Number of tool results for which the client recorded replaced content."""
+    parent: str | None = None
+    """The id of the session that started this one as a sub-agent, where only its lines name it."""
 
 
 class Facts(Protocol):
@@ -358,6 +385,10 @@ class Format(_Described, Protocol):
         """Whether an object found in damaged bytes is a complete line, and not one of the objects inside a line."""
         ...
 
+    def join_lines(self, raws: list[bytes]) -> bytes:
+        """One line for an entry that has several (`Traits.repeated_id_adds`), in file order."""
+        ...
+
     def parse(self, raw: bytes) -> Entry:
         """Parse a line; an unknown type becomes `Unknown`, and invalid fields get their defaults."""
         ...
@@ -388,6 +419,14 @@ class Format(_Described, Protocol):
 
     def find_reparentings(self, lines: IndexedLines) -> list[Reparenting]:
         """Links that recover history the client loses: `ReadOptions.recovered` follows them, repair writes them."""
+        ...
+
+    def find_problems(self, lines: IndexedLines) -> list[LineProblem]:
+        """Problems that the client has with lines that can be read. Only doctor asks: this may read every line."""
+        ...
+
+    def why_read_only(self, lines: IndexedLines) -> str | None:
+        """Why this session must not be changed, and what to do instead; None if it may be."""
         ...
 
     def build_context(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> Context:
@@ -451,6 +490,10 @@ class Codec(_Described, Protocol):
         """
         ...
 
+    def encode_repaired(self, lines: IndexedLines, leaf: int | None, meta: SessionMeta) -> Iterator[bytes]:
+        """Like `encode_fork`, without what damage has added (`Traits.repairs_as_copy`)."""
+        ...
+
     def render_header(self, header: Header) -> bytes: ...
 
     def render_entry(self, kind: str, id: str, parent: str | None, timestamp: str, fields: Mapping[str, Any]) -> bytes:
@@ -490,6 +533,10 @@ class Locations(_Described, Protocol):
 
         `read` returns the bytes of a file, or None if it does not exist. Ambiguous folders are left out.
         """
+        ...
+
+    def session_titles(self, root: str, read: Callable[[str], bytes | None]) -> Mapping[str, str]:
+        """Session id -> title, where the client records that outside of its sessions (`Traits.has_title_file`)."""
         ...
 
     def destination(self, meta: SessionMeta, environment: Mapping[str, str]) -> Destination:

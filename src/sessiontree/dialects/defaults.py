@@ -40,6 +40,7 @@ from sessiontree.dialects.contract import (
     Facts,
     HistoryLinks,
     IndexedLines,
+    LineProblem,
     PartialReads,
     ReadOptions,
     RelatedFile,
@@ -154,6 +155,9 @@ class DialectBase:
     def is_record(self, fields: dict[str, Any]) -> bool:
         return self.decode_line(fields, 0) is not None
 
+    def join_lines(self, raws: list[bytes]) -> bytes:
+        return raws[-1]
+
     def find_header(self, lines: IndexedLines) -> Header | None:
         if lines.header is not None or self.traits.has_header or not lines.types:
             return lines.header
@@ -202,6 +206,12 @@ class DialectBase:
             if kind not in self.traits.bookkeeping:
                 before = node
         return found
+
+    def find_problems(self, lines: IndexedLines) -> list[LineProblem]:
+        return []
+
+    def why_read_only(self, lines: IndexedLines) -> str | None:
+        return None
 
     def with_ids(self, raw: bytes, *, id: str = UNCHANGED, parent: str | None = UNCHANGED) -> bytes:
         if id != UNCHANGED:
@@ -267,6 +277,9 @@ class DialectBase:
             parent = encoded.id
         yield from encoder.epilogue(parent)
 
+    def encode_repaired(self, lines: IndexedLines, leaf: int | None, meta: SessionMeta) -> Iterator[bytes]:
+        return self.encode_fork(lines, leaf, meta)
+
     def render_header(self, header: Header) -> bytes:
         raise self._read_only()
 
@@ -293,6 +306,9 @@ class DialectBase:
         return SessionFile() if is_session_name(relative, self.traits.session_names) else None
 
     def session_cwds(self, root: str, read: Callable[[str], bytes | None]) -> Mapping[str, str]:
+        return {}
+
+    def session_titles(self, root: str, read: Callable[[str], bytes | None]) -> Mapping[str, str]:
         return {}
 
     def _read_only(self) -> ReadOnlyError:

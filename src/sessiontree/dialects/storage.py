@@ -56,21 +56,27 @@ class EarlierPart(Struct, frozen=True):
     """The earlier file that a session continues, and the part of it that belongs to the session."""
 
     folder: str
-    name: str
-    """The name of the file in the folder, or the end of the name of a single file anywhere below it."""
+    name: str | tuple[str, ...]
+    """The name of the file in the folder, or the end of the name of a single file anywhere below it. With several
+    names, the file has one of them."""
     end: int
     """Number of bytes of the earlier file that belong to the session."""
     start: int = 0
     """Number of bytes at its beginning, such as its header, that do not."""
     after: int = 0
     """Number of bytes at the beginning of the later file, such as its header, that come before the earlier part."""
+    likely_folders: tuple[str, ...] = ()
+    """Folders that are searched first, without those below them: searching all of `folder` may take long."""
 
 
 class Joined(Struct, frozen=True):
     """A file of lines that may continue an earlier one, which may continue another."""
 
     earlier: Callable[[str, bytes], EarlierPart | None]
-    """Finds the earlier part by the path and the first 64 KiB of a file; None if the file is complete."""
+    """Finds the earlier part by the path and the beginning of a file; None if the file is complete. The beginning is
+    64 KiB, or the first line if that is longer."""
+    codec: Literal["gzip", "zstd"] | None = None
+    """The compression of the file itself."""
 
 
 Storage: TypeAlias = LineFile | Document | Rows | Compressed | Joined

@@ -158,6 +158,7 @@ class _MessageFields(Struct, gc=False):
     exitCode: int | None = None  # noqa: N815
     files: Raw = _NOTHING
     summary: Raw = _NOTHING
+    parts: Raw = _NOTHING
 
 
 class _Record(_MessageFields, gc=False):
@@ -191,6 +192,8 @@ class _Record(_MessageFields, gc=False):
     replacement: Raw = _NOTHING
     prUrl: Raw = _NOTHING  # noqa: N815
     sessiontreeBlobs: Raw = _NOTHING  # noqa: N815
+    payload: Raw = _NOTHING
+    systemPayload: Raw = _NOTHING  # noqa: N815
 
 
 class _Message(_MessageFields, gc=False):

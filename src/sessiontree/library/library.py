@@ -19,9 +19,9 @@ from sessiontree.errors import AmbiguousError, NotFoundError, SessionTreeError, 
 from sessiontree.library.cache import Cache, cache_path
 from sessiontree.library.projects import Project, Projects
 from sessiontree.library.roots import Root, dialect_named, find_roots, is_repository
-from sessiontree.library.scanner import Progress, Scan, Scanner
+from sessiontree.library.scanner import Progress, Scan, Scanner, read_small
 from sessiontree.library.snapshot import Snapshot
-from sessiontree.library.summary import Summary
+from sessiontree.library.summary import MAX_TITLE, Summary, cut_at_word
 from sessiontree.library.threads import ThreadMember, build_threads
 from sessiontree.stores.contract import DocumentStore, SessionRef
 
@@ -259,7 +259,7 @@ class Library:
         with self._scan_lock:  # one scan at a time: the next one reads what changed meanwhile
             scanner = Scanner(self.roots, self.cache, self.projects)
             self.scan = scanner.run(self._report_progress, self._snapshot.report)
-            self._all = _drop_missing_parents(scanner.found)
+            self._all = self._complete(scanner.found)
             self._snapshot.settle(self._all)
 
     def _report_progress(self, done: int, total: int) -> None:
@@ -268,9 +268,30 @@ class Library:
         if self._progress is not None:
             self._progress(done, total)
 
+    def _complete(self, found: list[Summary]) -> list[Summary]:
+        """Add what no session file tells alone: parents by id, files that a newer one replaces, titles elsewhere."""
+        found = _resolve_parents(found)
+        for root in self.roots:
+            for agent in root.indexed_agents:
+                if any(summary.agent == agent for summary in found):
+                    found = self._complete_agent(found, root, agent)
+        return found
+
+    def _complete_agent(self, found: list[Summary], root: Root, agent: str) -> list[Summary]:
+        dialect = dialect_named(agent)
+        if dialect.traits.newest_file_counts:
+            found = _rename_replaced(found, agent)
+        titles = dialect.session_titles(root.folder, read_small) if dialect.traits.has_title_file else {}
+        return [
+            msgspec.structs.replace(summary, title=cut_at_word(titles[summary.id], MAX_TITLE), named=True)
+            if summary.agent == agent and summary.id in titles
+            else summary
+            for summary in found
+        ]
+
     def _load_known(self) -> list[Summary]:
         folders = {root.folder: ",".join(root.agents) for root in self.roots}
-        return _drop_missing_parents(self.cache.summaries(folders))
+        return self._complete(self.cache.summaries(folders))
 
     def _of_project(self, found: Iterable[Summary], project: Project) -> list[Summary]:
         """Sessions of a project with their sub-agents, wherever those worked."""
@@ -335,11 +356,29 @@ def _is_volatile(address: str) -> bool:
     return open_repository(address).is_volatile
 
 
-def _drop_missing_parents(found: list[Summary]) -> list[Summary]:
-    """Drop parents that do not exist: some are only derived from an id."""
+def _resolve_parents(found: list[Summary]) -> list[Summary]:
+    """Replace ids of parents by their references, and drop parents that do not exist: some are only derived."""
     paths = {summary.ref for summary in found}
+    unknown = {summary.parent for summary in found if summary.parent is not None} - paths
+    by_id = {(summary.agent, summary.id): summary.ref for summary in found if summary.id in unknown}
     return [
-        summary if summary.parent is None or summary.parent in paths else msgspec.structs.replace(summary, parent=None)
+        summary
+        if summary.parent is None or summary.parent in paths
+        else msgspec.structs.replace(summary, parent=by_id.get((summary.agent, summary.parent)))
+        for summary in found
+    ]
+
+
+def _rename_replaced(found: list[Summary], agent: str) -> list[Summary]:
+    """Give each file that a newer one with the same id replaces its name as the id, so that the id is unambiguous."""
+    newest: dict[str, str] = {}
+    for summary in found:
+        if summary.agent == agent:
+            newest[summary.id] = max(newest.get(summary.id, ""), os.path.basename(summary.ref))
+    return [
+        msgspec.structs.replace(summary, id=os.path.basename(summary.ref).partition(".")[0], forked_from=summary.id)
+        if summary.agent == agent and os.path.basename(summary.ref) != newest[summary.id]
+        else summary
         for summary in found
     ]
 

@@ -32,6 +32,8 @@ class Root(Struct, frozen=True):
     names: tuple[str, ...] = (".jsonl",)
     """Ends of the names of files that may contain sessions."""
     is_repository: bool = False
+    indexed_agents: tuple[str, ...] = ()
+    """Agents that keep facts about sessions, such as titles, outside of their files."""
 
 
 class _DialectRoots(Struct, frozen=True):
@@ -41,6 +43,7 @@ class _DialectRoots(Struct, frozen=True):
     folders: dict[str, tuple[str, ...]]
     barren: dict[str, frozenset[str]]
     names: dict[str, tuple[str, ...]]
+    indexed: frozenset[str]
 
 
 def dialect_named(name: str) -> Dialect:
@@ -88,6 +91,7 @@ def find_roots(
             answers.barren[owners[0]],
             tuple(dict.fromkeys(name for owner in owners for name in answers.names[owner])),
             is_repository(folder),
+            tuple(owner for owner in owners if owner in answers.indexed),
         )
         for folder, owners in agents.items()
         if is_repository(folder) or os.path.isdir(folder)
@@ -120,7 +124,10 @@ def _ask_dialects(environment: Mapping[str, str], cache: Cache | None) -> _Diale
     folders = {name: tuple(dialect.session_roots(recording)) for name, dialect in dialects.items()}
     barren = {name: dialect.traits.skipped_folders for name, dialect in dialects.items()}
     file_names = {name: dialect.traits.session_names for name, dialect in dialects.items()}
-    roots = _DialectRoots(recording.variables, folders, barren, file_names)
+    indexed = frozenset(
+        name for name, dialect in dialects.items() if dialect.traits.has_title_file or dialect.traits.newest_file_counts
+    )
+    roots = _DialectRoots(recording.variables, folders, barren, file_names, indexed)
     if cache is not None:
         try:
             cache.store_note(_note_name(), msgspec.msgpack.encode(roots))

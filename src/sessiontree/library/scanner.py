@@ -230,7 +230,7 @@ class Scanner:
         """The working folder from the agent's own records, for a session without one."""
         root = file.root.folder
         if root not in self._cwd_records:
-            self._cwd_records[root] = dialect_named(agent).session_cwds(root, _read_small)
+            self._cwd_records[root] = dialect_named(agent).session_cwds(root, read_small)
         return self._cwd_records[root].get(os.path.dirname(file.relative), "")
 
 
@@ -245,7 +245,7 @@ def _agent_of(file: Found) -> str:
         agents = tuple(name for name in agents if file.path.endswith(dialect_named(name).traits.session_names))
     if len(agents) == 1:
         return agents[0]
-    head = _read_small(file.path, _DETECT_BYTES) or b""
+    head = read_small(file.path, _DETECT_BYTES) or b""
     return max(agents, key=lambda name: dialect_named(name).recognize(head))
 
 
@@ -259,7 +259,7 @@ def _detect_listed(ref: SessionRef, default: str) -> Dialect:
         return dialect_named(default)
 
 
-def _read_small(path: str, size: int = 1 << 22) -> bytes | None:
+def read_small(path: str, size: int = 1 << 22) -> bytes | None:
     try:
         with open(path, "rb") as file:
             return file.read(size)

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from sessiontree.core.entries import Compaction, Entry, MessageEntry
 from sessiontree.core.messages import ToolResult, message_text, tool_calls
-from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
+from sessiontree.dialects.contract import AS_CLIENT, LineProblem, ReadOptions
 from sessiontree.dialects.side_branches import SideBranches
 from sessiontree.repair.rules import RULES, Rule, Severity
 from sessiontree.session.journal import Journal
@@ -91,6 +91,7 @@ def examine(session: Reader) -> list[Finding]:
     found += _related_files(journal)
     found += _several_sessions(journal)
     found += _title_out_of_sight(journal)
+    found += _client_problems(journal)
     reported = {finding.rule.id for finding in found}
     found += [finding for finding in _problem_findings(session) if finding.rule.id not in reported]
     order: dict[Severity, int] = {"loss": 0, "damage": 1, "note": 2}
@@ -265,6 +266,18 @@ def _several_sessions(journal: Journal) -> Iterator[Finding]:
     ids = journal.dialect.facts(journal).session_ids
     if len(ids) > 1:
         yield _finding("several-sessions", [LineSpan(0, journal.size, 1)], f"lines of {len(ids)} sessions")
+
+
+def _client_problems(journal: Journal) -> Iterator[Finding]:
+    """Find what the client objects to in lines that can be read."""
+    by_rule: dict[str, list[LineProblem]] = {}
+    for problem in journal.dialect.find_problems(journal):
+        by_rule.setdefault(problem.rule, []).append(problem)
+    top = journal.header_span or LineSpan(0, 0, 1)
+    for rule, problems in by_rule.items():
+        places = [top if problem.node is None else journal.span(problem.node) for problem in problems]
+        more = f"; and {len(problems) - 1:,} more" if len(problems) > 1 else ""
+        yield _finding(rule, places, problems[0].effect + more)
 
 
 def _title_out_of_sight(journal: Journal) -> Iterator[Finding]:

@@ -14,12 +14,14 @@ from typing import Literal
 
 from msgspec import Struct
 
-from sessiontree.core.entries import Header
+from sessiontree.core.entries import ForkOrigin, Header
 from sessiontree.core.ids import new_entry_id, new_session_id, timestamp
 from sessiontree.core.jsonio import render_json
+from sessiontree.dialects.canonical import SessionMeta
 from sessiontree.errors import DamagedError, ReadOnlyError
 from sessiontree.repair.findings import stale_leaf
 from sessiontree.session.journal import Journal
+from sessiontree.session.line_offsets import LineSpan
 from sessiontree.session.session import Session
 from sessiontree.stores.atomic_files import create_file
 from sessiontree.stores.contract import read_bytes
@@ -45,6 +47,9 @@ class Plan(Struct, frozen=True):
     size: int
     changes: tuple[Change, ...]
     content: bytes
+    """The new content; empty if the repair writes a copy."""
+    copy: SessionMeta | None = None
+    """The new session that the repair writes, for clients whose files must not be changed."""
 
     @property
     def is_empty(self) -> bool:
@@ -64,6 +69,8 @@ class _Piece(Struct, frozen=True):
 def plan_repair(session: Session) -> Plan:
     """Plan a repair. Writes nothing; the plan of a healthy file is empty."""
     journal = session.journal
+    if journal.dialect.traits.repairs_as_copy:
+        return _plan_copy(session)
     data = read_bytes(journal.store, 0, journal.size)
     changes: list[Change] = []
     edits = _edited_lines(journal, data, changes)
@@ -80,12 +87,38 @@ def plan_repair(session: Session) -> Plan:
     if leaf_line is not None:
         changes.append(Change(journal.size, 0, "stale-leaf", None, leaf_line))
         output.append(leaf_line + b"\n")
-    changes += [*_removed_fragments(journal, data), *_line_changes(session, data)]
+    changes += [*_removed_fragments(journal), *_line_changes(session, data)]
     if not changes:
         return Plan(journal.location, journal.size, (), data)
     content = b"".join(output)
     _check(journal, content, added=int(leaf_line is not None))
     return Plan(journal.location, journal.size, tuple(sorted(changes, key=lambda change: change.start)), content)
+
+
+def _plan_copy(session: Session) -> Plan:
+    """Plan a new session with everything that can be read; the damaged file stays as it is."""
+    journal = session.journal
+    changes = [Change(0, 1, "no-header", None, b"(a new header)")] if journal.header is None and len(journal) else []
+    top = journal.header_span or LineSpan(0, 0, 1)
+    for found in journal.dialect.find_problems(journal):
+        span = top if found.node is None else journal.span(found.node)
+        raw = b"" if found.node is None else next(journal.iter_lines([found.node]))
+        is_repeated = found.rule == "duplicate-ordinal"
+        changes.append(Change(span.start, span.line, found.rule, raw if is_repeated else None, found.effect.encode()))
+    changes += _removed_fragments(journal)
+    for problem in session.problems:
+        if problem.kind in ("nul-run", "bom", "blank-line", "fused-records", "no-final-newline", "late-header"):
+            changes.append(Change(problem.start, problem.line, problem.kind, None, problem.action.encode()))
+    ordered = tuple(sorted(changes, key=lambda change: change.start))
+    meta = SessionMeta(
+        new_session_id(),
+        timestamp(),
+        session.cwd,
+        session.given_name,
+        forked_from=ForkOrigin(session.id) if session.id else None,
+        origin=journal.location,
+    )
+    return Plan(journal.location, journal.size, ordered, b"", meta)
 
 
 def _header_first(pieces: list[_Piece], data: bytes, changes: list[Change]) -> list[_Piece]:
@@ -191,10 +224,10 @@ def _new_header(journal: Journal) -> Header:
     )
 
 
-def _removed_fragments(journal: Journal, data: bytes) -> Iterator[Change]:
+def _removed_fragments(journal: Journal) -> Iterator[Change]:
     for fragment in journal.fragments:
         if fragment.kind in _REMOVED:
-            yield Change(fragment.start, fragment.line, fragment.kind, data[fragment.start : fragment.end], None)
+            yield Change(fragment.start, fragment.line, fragment.kind, fragment.raw, None)
 
 
 def _line_changes(session: Session, data: bytes) -> Iterator[Change]:
@@ -228,12 +261,27 @@ def carry_out(plan: Plan, session: Session, out: str | None = None) -> tuple[str
         return plan.location, None, None
     if session.journal.size != plan.size:
         raise ReadOnlyError(f"{plan.location}: changed since the repair was planned; try again")
+    if plan.copy is not None:
+        return _write_copy(plan.copy, session, out), None, None
     # The side-car first: a crash after it leaves the original file and a harmless copy, never lost bytes.
     sidecar = _write_sidecar(plan, session, out)
     if out is not None:
         create_file(os.path.abspath(out), [plan.content])
         return os.path.abspath(out), sidecar, None
     return plan.location, sidecar, session.journal.store.replace([plan.content], expected_size=plan.size)
+
+
+def _write_copy(meta: SessionMeta, session: Session, out: str | None) -> str:
+    """Write a new session with the history of the damaged one, where its client finds it."""
+    journal = session.journal
+    leaf = journal.dialect.find_leaf(journal, session.read_options)
+    lines = (line + b"\n" for line in journal.dialect.encode_repaired(journal, leaf, meta))
+    if out is not None:
+        create_file(os.path.abspath(out), lines)
+        return os.path.abspath(out)
+    store = session.repository.new(meta.id, timestamp=meta.timestamp, cwd=meta.cwd)
+    store.create(lines)
+    return store.location
 
 
 def _write_sidecar(plan: Plan, session: Session, out: str | None) -> str | None:

@@ -97,6 +97,18 @@ RULES: dict[str, Rule] = {
             "opens the older branch",
             "adds a line on the branch of the newest messages",
         ),
+        Rule(
+            "duplicate-ordinal",
+            "damage",
+            "two lines have the same number",
+            "reads both: a message is sent twice",
+            "copies a repeated line once",
+        ),
+        Rule("missing-ordinal", "loss", "numbered lines are missing", "reads the rest", "cannot restore them"),
+        Rule(
+            "no-ordinal", "loss", "the last line has no number", "refuses to resume", "writes a thread without numbers"
+        ),
+        Rule("refused-header", "loss", "the header lacks a field", "refuses to resume", "writes a complete header"),
         Rule("orphan-tool-result", "damage", "a result has no matching call", "drops or rejects it", _LEFT),
         Rule("unanswered-tool-call", "note", "a call has no result", "completes or strips it", _LEFT),
         Rule("lost-parallel-results", "loss", "results of parallel calls are off the path", "may lose them", _LEFT),

@@ -42,6 +42,7 @@ _BLOB_PREFIX = PREFIX.encode()
 _OWN_PREFIX = b"sessiontree."
 _KEPT_AS_FRAGMENT = "kept as a fragment"
 
+_OTHER_HEADER = "session_meta"
 _NOT_AN_ENTRY = "kept as a fragment; not an entry"
 
 _TREE_PROBLEM_ACTIONS = {
@@ -70,6 +71,8 @@ class Journal:
         self.types: list[str] = []
         self._updates: dict[int, int] = {}
         """Entry -> the last line that repeats its id, where that means a new version of the entry."""
+        self._parts: dict[int, list[int]] = {}
+        """Entry -> the later lines that repeat its id, where those are further parts of the entry."""
         self._has_implied_parents = False
         """Whether the parents of some entries are not on their lines, but those before them."""
         self._notes: list[object] = []
@@ -154,7 +157,7 @@ class Journal:
         well_formed = block.whole and _has_one_object_per_line(block.buffer, ends)
         columns = self.dialect.decode_block(block.data, len(self.types)) if well_formed else None
         if columns is not None and len(columns.ids) == len(ends):
-            if self.dialect.traits.repeated_id_updates:
+            if self.dialect.traits.repeated_id_updates or self.dialect.traits.repeated_id_adds:
                 columns = self._find_updates(columns)
             if not block.buffer.isascii():
                 self._unchecked_blocks.append((block.start, block.size, self._lines + 1))
@@ -183,32 +186,40 @@ class Journal:
 
     def _find_updates(self, columns: Columns) -> Columns:
         """Turn lines that repeat the id of an earlier entry into metadata lines that hold its new content."""
-        first, types, ids = len(self.types), list(columns.types), list(columns.ids)
+        first, types, ids, parents = len(self.types), list(columns.types), list(columns.ids), list(columns.parents)
         new: dict[str, int] = {}
         for at, id in enumerate(columns.ids):
             place = new.get(id, self.tree.node_of.get(id))
             if not id or place is None:
                 new[id] = first + at
                 continue
-            if place < first:
-                self.types[place] = types[at]
+            if self.dialect.traits.repeated_id_adds:
+                self._parts.setdefault(place, []).append(first + at)
             else:
-                types[place - first] = types[at]
-            types[at], ids[at] = UPDATE, ""
-            self._updates[place] = first + at
+                if place < first:
+                    self.types[place] = types[at]
+                else:
+                    types[place - first] = types[at]
+                self._updates[place] = first + at
+            types[at], ids[at], parents[at] = UPDATE, "", None
             if place < len(self._notes):
                 self._notes[place] = None
         is_changed = ids != columns.ids
-        return Columns(types, ids, columns.parents, () if is_changed else columns.notes)
+        return Columns(types, ids, parents, () if is_changed else columns.notes)
 
     def _resolve_previous(self, ids: Sequence[str], parents: Sequence[str | None]) -> list[str | None]:
         """Replace `PREVIOUS` by the id of the entry before each line."""
         self._has_implied_parents = True
         previous = self._last_entry_id()
-        resolved: list[str | None] = []
-        for id, parent in zip(ids, parents, strict=True):
-            resolved.append(parent if parent != PREVIOUS else previous if id else None)
-            previous = id or previous
+        resolved = [*parents]
+        for at, id in enumerate(ids):
+            if not id:
+                if resolved[at] == PREVIOUS:
+                    resolved[at] = None
+                continue
+            if resolved[at] == PREVIOUS:
+                resolved[at] = previous
+            previous = id
         return resolved
 
     def _last_entry_id(self) -> str | None:
@@ -309,6 +320,8 @@ class Journal:
             self._index_entry(number, start, raw, decoded)
         elif self.header is None:
             self._index_header(number, start, raw, fields, decoded)
+        elif self.dialect.traits.copies_headers:
+            self._index_entry(number, start, raw, Envelope(_OTHER_HEADER, is_metadata=True))
         else:
             self._keep_fragment(number, start, raw, "second-header", "kept as a fragment; the first header is used")
         return True
@@ -322,6 +335,10 @@ class Journal:
         if self.dialect.traits.repeated_id_updates and id in self.tree.node_of:
             place = self.tree.node_of[id]
             self._updates[place], self.types[place] = len(self.types), intern(kind)
+            self._add(number, start, len(raw), UPDATE, metadata_id(len(self.types)), None)
+            return
+        if self.dialect.traits.repeated_id_adds and id in self.tree.node_of:
+            self._parts.setdefault(self.tree.node_of[id], []).append(len(self.types))
             self._add(number, start, len(raw), UPDATE, metadata_id(len(self.types)), None)
             return
         if parent == PREVIOUS:
@@ -443,9 +460,16 @@ class Journal:
 
     def iter_raw(self, nodes: Sequence[int]) -> Iterator[bytes]:
         """Iterate over the raw lines of some entries, without LF, in the given order; of each, its last version."""
+        if self._parts and not self._parts.keys().isdisjoint(nodes):
+            return map(self._joined_line, nodes)
         if self._updates:
             nodes = [self._updates.get(node, node) for node in nodes]
         return self.iter_lines(nodes)
+
+    def _joined_line(self, node: int) -> bytes:
+        """The line of an entry with its further parts."""
+        raws = list(self.iter_lines([node, *self._parts.get(node, ())]))
+        return self.dialect.join_lines(raws) if len(raws) > 1 else raws[0]
 
     def iter_lines(self, nodes: Sequence[int]) -> Iterator[bytes]:
         """Like `iter_raw`, but of each entry the line at its own place, which may be an earlier version."""
@@ -466,7 +490,7 @@ class Journal:
         """Iterate over the entries of some nodes, in the given order, holding only a few of them in memory."""
         parse, may_refer = self.dialect.parse, self.dialect.traits.may_refer_to_blobs
         for node, raw in zip(nodes, self.iter_raw(nodes), strict=True):
-            if self._updates and self.types[node] == UPDATE:
+            if self.types[node] == UPDATE and (self._updates or self._parts):
                 yield Unknown(kind=UPDATE, fields=self.fields_of(raw))
                 continue
             refers = may_refer and _BLOB_PREFIX in raw

@@ -143,7 +143,7 @@ class Reader:
         newest, version = self.dialect.traits.version, self.header.version
         if version > newest:
             return f"it has version {version}, this sessiontree writes version {newest}; try a newer sessiontree"
-        return None
+        return self.dialect.why_read_only(self._journal)
 
     @property
     def location(self) -> str:

@@ -70,7 +70,7 @@ def not_a_session(location: str, head: bytes = b"") -> str:
 def _score(dialect: Dialect, head: bytes, ref: SessionRef) -> int:
     """The score of a dialect: of the file's first bytes or, if it does not store lines, of the first lines in it."""
     storage = dialect.storage(ref.name)
-    if isinstance(storage, LineFile | Joined):
+    if isinstance(storage, LineFile) or (isinstance(storage, Joined) and storage.codec is None):
         return 0 if ref.item else dialect.recognize(head)
     if isinstance(storage, Rows) != bool(ref.item):
         return 0

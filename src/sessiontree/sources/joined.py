@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Iterator
@@ -9,14 +10,16 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from sessiontree.dialects.contract import Dialect
-from sessiontree.dialects.storage import EarlierPart, Joined
-from sessiontree.sources.lines_store import damage_line
-from sessiontree.stores.contract import SessionStore, read_bytes
+from sessiontree.dialects.storage import Compressed, EarlierPart, Joined
+from sessiontree.sources.content import iter_content
+from sessiontree.sources.lines_store import LinesStore, damage_line
+from sessiontree.stores.contract import SessionRef, SessionStore, read_bytes
 from sessiontree.stores.file import FileStore
 from sessiontree.stores.memory import MemoryStore
 from sessiontree.stores.read_only import ReadOnlyStore
 
 _HEAD_BYTES = 64 * 1024
+_LONGEST_HEAD = 4 << 20
 _MOST_PARTS = 64
 
 
@@ -58,8 +61,8 @@ class JoinedStore(ReadOnlyStore):
 
 def open_joined(path: str, dialect: Dialect, storage: Joined) -> SessionStore:
     """Open a file together with the files it continues; just the file if it continues none."""
-    last = FileStore(path)
-    head = read_bytes(last, 0, _HEAD_BYTES)
+    last = _open_part(path, storage)
+    head = _read_head(last)
     try:
         earlier = storage.earlier(path, head)
         if earlier is None:
@@ -75,8 +78,10 @@ def _iter_parts(earlier: EarlierPart, dialect: Dialect, storage: Joined, seen: l
     """The part of an earlier file, after the parts of files that it continues in turn."""
     try:
         path = _find_file(earlier, seen)
-        store = FileStore(path)
-        head = read_bytes(store, 0, _HEAD_BYTES)
+        own = dialect.storage(path)
+        storage = own if isinstance(own, Joined) else storage
+        store = _open_part(path, storage)
+        head = _read_head(store)
         # The content of a session names this file. Only another session may be read, never an arbitrary file.
         if not dialect.recognize(head):
             raise ValueError(f"the earlier part {path} is not a session of the same format")
@@ -101,13 +106,31 @@ def _damaged(error: Exception) -> _Part:
     return _Part(MemoryStore(line), 0, len(line))
 
 
+def _open_part(path: str, storage: Joined) -> SessionStore:
+    if storage.codec is None:
+        return FileStore(path)
+    lines = Compressed(storage.codec)
+    return LinesStore(SessionRef(path), lambda: iter_content(path, lines))
+
+
+def _read_head(store: SessionStore) -> bytes:
+    """The beginning of a file, with at least the complete first line unless that is enormous."""
+    size = _HEAD_BYTES
+    while True:
+        head = read_bytes(store, 0, size)
+        if b"\n" in head or len(head) < size or size >= _LONGEST_HEAD:
+            return head
+        size *= 4
+
+
 def _find_file(earlier: EarlierPart, seen: list[str]) -> str:
-    path = os.path.join(earlier.folder, earlier.name)
-    if not os.path.isfile(path):
-        found = [found for found in _iter_files(earlier.folder) if found.endswith(earlier.name)]
+    names = (earlier.name,) if isinstance(earlier.name, str) else earlier.name
+    path = next(filter(os.path.isfile, (os.path.join(earlier.folder, name) for name in names)), "")
+    if not path:
+        found = _find_named(earlier, names)
         if len(found) != 1:
             problem = "is missing" if not found else f"may be any of {len(found)} files"
-            raise ValueError(f"the earlier part {path} {problem}")
+            raise ValueError(f"the earlier part {os.path.join(earlier.folder, names[0])} {problem}")
         path = found[0]
     path = os.path.realpath(path)
     if path in map(os.path.realpath, seen):
@@ -117,6 +140,16 @@ def _find_file(earlier: EarlierPart, seen: list[str]) -> str:
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise ValueError(f"the earlier part {path} is not a file")
     return path
+
+
+def _find_named(earlier: EarlierPart, names: tuple[str, ...]) -> list[str]:
+    """The files whose names end in one of some names: in the likely folders, else anywhere."""
+    for folder in earlier.likely_folders:
+        with contextlib.suppress(OSError):
+            found = [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(names)]
+            if found:
+                return found
+    return [found for found in _iter_files(earlier.folder) if found.endswith(names)]
 
 
 def _iter_files(folder: str) -> Iterator[str]:

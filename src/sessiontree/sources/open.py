@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from sessiontree.dialects.storage import Compressed, Document, Joined, LineFile, Rows
 from sessiontree.errors import NotFoundError, UsageError
-from sessiontree.sources.lines_store import LinesStore, closed_line, damage_line, iter_file, with_damage
+from sessiontree.sources.content import iter_content
+from sessiontree.sources.lines_store import LinesStore, closed_line, damage_line, with_damage
 from sessiontree.stores.contract import SessionRef, SessionStore
 from sessiontree.stores.file import FileStore
 from sessiontree.stores.repositories import open_repository
@@ -41,23 +42,9 @@ def open_source(ref: SessionRef, dialect: Dialect) -> SessionStore:
                 raise UsageError(f"{ref.name}: contains several sessions; use {ref.name}#SESSION")
             return LinesStore(ref, partial(_iter_rows, ref, storage))
         case Document() | Compressed():
-            return LinesStore(ref, partial(_iter_content, ref.name, storage))
+            return LinesStore(ref, partial(iter_content, ref.name, storage))
         case _:
             assert_never(storage)
-
-
-def _iter_document(chunks: Iterable[bytes], storage: Document) -> Iterator[bytes]:
-    yield from map(closed_line, storage.lines(b"".join(chunks)))
-
-
-def _iter_content(path: str, storage: Document | Compressed) -> Iterator[bytes]:
-    chunks = iter_file(path)
-    content: LineFile | Document = storage if isinstance(storage, Document) else storage.content
-    if isinstance(storage, Compressed):
-        from sessiontree.sources.compressed import iter_decompressed
-
-        chunks = iter_decompressed(chunks, storage.codec)
-    return with_damage(chunks if isinstance(content, LineFile) else _iter_document(chunks, content))
 
 
 def _iter_rows(ref: SessionRef, storage: Rows) -> Iterator[bytes]:

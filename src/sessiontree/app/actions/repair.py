@@ -35,6 +35,8 @@ class RepairPlan(ActionPlan[Repaired]):
     def describe(self) -> Description:
         changes = self.expected.changes
         where = f"in {self._out}" if self._out else "in place, with a backup"
+        if self.expected.copy is not None and not self._out:
+            where = "in a new session, because its client remembers positions in the file"
         nothing = "nothing to repair" if self.expected.is_empty else None
         title = f"repair {self.expected.location} {where}: {plural(len(changes), 'change')}"
         lines = tuple(f"line {change.line} byte {change.start}: {change.rule}" for change in changes)
@@ -45,10 +47,11 @@ class RepairPlan(ActionPlan[Repaired]):
         session, plan = self._session, self.expected
         if plan.is_empty:
             return Done(Repaired(), None, session)
-        before = read_bytes(session.journal.store, 0, plan.size)
+        is_copy = self._out is not None or plan.copy is not None
+        before = b"" if is_copy else read_bytes(session.journal.store, 0, plan.size)
         path, sidecar, backup = carry_out(plan, session, self._out)
         repaired = Repaired(path, sidecar, backup)
-        if self._out is not None:
+        if is_copy:
             return Done(repaired, RemoveFilesPlan([path], "undo repair"), session)
         now = session.reopen()
         return Done(repaired, _UnrepairPlan(now, plan.content, before), now)

@@ -61,7 +61,9 @@ def recognize(head: bytes) -> int:
 
 def _is_of_another_client(line: Fields) -> bool:
     kind = line.get("type")
-    return (kind == "session" and "id" in line) or (kind == "message" and "role" in line)
+    message = line.get("message")
+    has_parts = isinstance(message, dict) and isinstance(message.get("parts"), list)
+    return has_parts or (kind == "session" and "id" in line) or (kind == "message" and "role" in line)
 
 
 def _likelihood(line: Fields) -> int:

@@ -1,0 +1,28 @@
+"""Facts about Qwen Code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sessiontree.dialects.client import Client
+from sessiontree.dialects.qwen.texts import TEXTS
+
+if TYPE_CHECKING:
+    from sessiontree.dialects.tool_table import ToolTable
+
+
+class QwenClient(Client):
+    name = "Qwen Code"
+    compaction_strategy = "replace"
+    snapshot_types = frozenset({"qwen:attribution_snapshot"})
+    allows_flat_root = False
+    texts = TEXTS
+
+    @property
+    def tools(self) -> ToolTable:
+        from sessiontree.dialects.qwen.tools import TOOLS
+
+        return TOOLS
+
+
+CLIENT = QwenClient()
