@@ -14,6 +14,7 @@ from sessiontree.errors import NotFoundError, StoreError
 _BUSY_SECONDS = 5.0
 _WAL_VERSION = b"\x02"
 _READ_VERSION_AT = 19
+_HEADER_BYTES = 100
 
 
 @contextlib.contextmanager
@@ -56,10 +57,29 @@ def _connect(path: str) -> sqlite3.Connection:
         database.execute("PRAGMA query_only = ON")
         if is_alone:
             database.execute("PRAGMA locking_mode = EXCLUSIVE")
+        if missing_pages(path):
+            # SQLite refuses a file that was cut. With this setting it reads the pages that are left.
+            database.execute("PRAGMA writable_schema = ON")
     except sqlite3.Error:
         database.close()
         raise
     return database
+
+
+def missing_pages(path: str) -> int:
+    """The number of pages that a database lacks at its end, because its file was cut; 0 for a complete file."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(_HEADER_BYTES)
+            size = os.fstat(file.fileno()).st_size
+        if len(head) < _HEADER_BYTES or (os.path.exists(f"{path}-wal") and os.path.getsize(f"{path}-wal")):
+            return 0  # the log has the pages, too
+    except OSError:
+        return 0
+    page_size = int.from_bytes(head[16:18])
+    page_size = 65536 if page_size == 1 else page_size
+    count, is_valid = int.from_bytes(head[28:32]), head[24:28] == head[92:96]
+    return max(count - size // page_size, 0) if page_size and is_valid else 0
 
 
 def _is_wal(path: str) -> bool:

@@ -65,7 +65,7 @@ def _iter_content(path: str, storage: Document | Compressed) -> Iterator[bytes]:
 
 
 def _iter_rows(ref: SessionRef, storage: Rows) -> Iterator[bytes]:
-    from sessiontree.sources.database import open_database, run_first
+    from sessiontree.sources.database import missing_pages, open_database, run_first
     from sessiontree.sources.items import has_item
 
     with open_database(ref.name) as database:
@@ -74,6 +74,9 @@ def _iter_rows(ref: SessionRef, storage: Rows) -> Iterator[bytes]:
         for chunk in with_damage(_iter_row_lines(rows, storage)):
             is_empty = False
             yield chunk
+        missing = missing_pages(ref.name)
+        if missing and not is_empty:
+            yield damage_line(f"{ref.name}: the file was cut: its last {missing} pages are missing")
         if is_empty and not has_item(database, storage, ref.item):
             raise NotFoundError(f"{ref}: no such session in the database")
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from sessiontree.core.context import milliseconds
 from sessiontree.core.jsonio import render_json
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, LossNote, SessionMeta
@@ -240,13 +242,15 @@ class OpenCodeEncoder:
         if not parts:
             parts = [{"type": "text", "text": ""}]
         line = {"info": info, "parts": self._parts(info["id"], parts)}
-        # Results that came in another order than their calls keep the order of the calls.
-        originals = [answer.entry, *results]
-        found = [
-            build_passthrough(entry, decoded, left_out=left_out if number == 0 else ())
-            for number, (entry, decoded) in enumerate(zip(originals, decode_fields(line), strict=False))
+        decoded = [*decode_fields(line)]
+        recorded = [*answer.results.values()]
+        order = [1 + results.index(result) for result in recorded]
+        found = [build_passthrough(answer.entry, decoded[0], left_out=left_out)]
+        found += [
+            build_passthrough(result, _with_id(decoded[at], f"{answer.id}.{number}"))
+            for number, (result, at) in enumerate(zip(recorded, order, strict=True), 1)
         ]
-        return [render_json(_with_entries(line, found))]
+        return [render_json(_with_entries(line, found, order if order != sorted(order) else []))]
 
     def _finish(
         self,
@@ -266,19 +270,25 @@ class OpenCodeEncoder:
         return self._encoded(entry, info["id"], lines)
 
 
-def _with_entries(line: dict[str, Any], found: list[dict[str, Any]]) -> dict[str, Any]:
+def _with_id(entry: CanonicalEntry, id: str) -> CanonicalEntry:
+    return msgspec.structs.replace(entry, id=id)
+
+
+def _with_entries(
+    line: dict[str, Any], found: list[dict[str, Any]], order: list[int] | None = None
+) -> dict[str, Any]:
     """The line with passthrough data, if there is any: in a part that has metadata, or in one that is not sent."""
-    if not any(found):
+    if not any(found) and not order:
         return line
     parts = line["parts"]
     for at, part in enumerate(parts):
         if part.get("type") in ("text", "reasoning", "tool"):
-            return {**line, "parts": [*parts[:at], with_passthrough(part, found), *parts[at + 1 :]]}
+            return {**line, "parts": [*parts[:at], with_passthrough(part, found, order or []), *parts[at + 1 :]]}
     info = line["info"]
     hidden = {"type": "text", "text": "", "synthetic": True, "ignored": True}
     place = {"sessionID": info["sessionID"], "messageID": info["id"]}
     id = item_id("prt", info["time"]["created"], len(parts), f"{info['id']} {len(parts)}")
-    return {**line, "parts": [*parts, with_passthrough({"id": id, **place, **hidden}, found)]}
+    return {**line, "parts": [*parts, with_passthrough({"id": id, **place, **hidden}, found, order or [])]}
 
 
 def _blocks(content: object) -> list[dict[str, Any]]:
