@@ -15,10 +15,10 @@ from msgspec import Struct
 from sessiontree.conversion.convert import BranchChoice, Converted, Report, convert
 from sessiontree.conversion.verify import first_difference
 from sessiontree.core.ids import new_session_id
-from sessiontree.dialects.canonical import Destination
+from sessiontree.dialects.canonical import Destination, SessionMeta
 from sessiontree.dialects.contract import Dialect
 from sessiontree.dialects.storage import Document
-from sessiontree.errors import ConversionError, ExistsError, NotFoundError, WriteError
+from sessiontree.errors import ConversionError, ExistsError, NotFoundError, SessionTreeError, WriteError
 from sessiontree.session.open import open, open_store
 from sessiontree.session.reader import CURRENT, Current
 from sessiontree.session.session import Session
@@ -71,7 +71,7 @@ def make_plan(session: Session, request: Request, environment: Mapping[str, str]
     id = new_session_id()
     converted = _converted(session, request, id)
     if request.out is None:
-        destination = converted.dialect.destination(converted.meta, environment)
+        destination = find_destination(converted.dialect, converted.meta, environment)
     else:
         destination = Destination(os.path.abspath(request.out), ())
     size = sum(map(len, _content(converted, destination.path)))
@@ -90,6 +90,18 @@ def make_plan(session: Session, request: Request, environment: Mapping[str, str]
         related,
         destination.install,
     )
+
+
+def find_destination(dialect: Dialect, meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
+    """Where the client of a dialect looks for a session, by its environment and its own records."""
+    return dialect.locate(dialect.destination(meta, environment), meta, _read_or_none)
+
+
+def _read_or_none(path: str) -> bytes | None:
+    try:
+        return b"".join(iter_file(path))
+    except SessionTreeError:
+        return None
 
 
 def install(session: Session, plan: Plan) -> Session:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from sessiontree import plugins
 from sessiontree.conversion.convert import BranchChoice
 from sessiontree.conversion.copies import Copy, CopyFile, origin_of
-from sessiontree.conversion.install import Plan, Request, check_not_empty, install, make_plan
+from sessiontree.conversion.install import Plan, Request, check_not_empty, find_destination, install, make_plan
 from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.dialects.canonical import SessionMeta
 from sessiontree.dialects.contract import Dialect, ReadOptions
@@ -73,7 +73,7 @@ def resume_in_place(
     dialect: Dialect, meta: SessionMeta, path: str, environment: Mapping[str, str] = os.environ
 ) -> tuple[str, ...] | None:
     """The client's command for a session that is where the client keeps its files; None if it is elsewhere."""
-    own = dialect.destination(meta, environment)
+    own = find_destination(dialect, meta, environment)
     if own.install:
         return None  # the client keeps its sessions elsewhere
     if os.path.dirname(os.path.realpath(path)) != os.path.dirname(os.path.realpath(own.path)):

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from sessiontree.core.context import Context, Path, Rules, build_context
-from sessiontree.core.entries import Compaction, Entry, MessageEntry
+from sessiontree.core.entries import Compaction, Custom, Entry, MessageEntry
 from sessiontree.core.messages import Assistant, CompactionSummary, LazyMessages, Message, Text, User
 from sessiontree.dialects.contract import IndexedLines
-from sessiontree.dialects.opencode.content import REQUEST, info_of, is_request, sent_messages, string
+from sessiontree.dialects.opencode.content import REQUEST, info_of, sent_messages, string
 from sessiontree.dialects.opencode.entries import parse_fields
 
 _RULES = Rules(resets=False, explicit_model_wins=False)
@@ -21,29 +21,25 @@ def build_sent_context(lines: IndexedLines, nodes: list[int], cut: tuple[str, st
     """Build the context of a path. `cut` is a message that was reverted from one of its parts on, and the part."""
     ids = [lines.tree.ids[node] for node in nodes]
     types = [lines.types[node] for node in nodes]
-    answered = _answered_requests(lines, [node for node in nodes if lines.types[node] == "compaction"])
-    for at, (id, kind) in enumerate(zip(ids, types, strict=True)):
-        if kind == "custom" and id not in answered:
-            types[at] = "message"  # a request without a summary is a prompt like any other
+    summaries = [node for node in nodes if lines.types[node] == "compaction"][-1:]
+    answered = {string(info_of(fields), "parentID") for fields in lines.fields(summaries)}
+    for at, node in enumerate(nodes):
+        # Only the last summary starts the context. Others, and requests without a summary, are ordinary messages.
+        if (types[at] == "custom" and ids[at] not in answered) or (types[at] == "compaction" and node not in summaries):
+            types[at] = "message"
 
     def load(positions: Sequence[int]) -> list[Entry]:
-        found = lines.fields([nodes[at] for at in positions])
-        return [_sent_entry(fields, cut) for fields in found]
+        found = zip(positions, lines.fields([nodes[at] for at in positions]), strict=True)
+        return [_sent_entry(fields, cut, is_summary=types[at] == "compaction") for at, fields in found]
 
-    sizes = [lines.sizes([node])[0] for node in nodes] if len(nodes) < 2 else lines.sizes(nodes)
+    sizes = lines.sizes(nodes)
     path = Path(ids, types, load, lambda positions: [sizes[at] for at in positions])
     return _with_request(build_context(path, _RULES))
 
 
-def _answered_requests(lines: IndexedLines, summaries: list[int]) -> set[str]:
-    return {string(info_of(fields), "parentID") for fields in lines.fields(summaries)}
-
-
-def _sent_entry(fields: dict[str, Any], cut: tuple[str, str] | None) -> Entry:
+def _sent_entry(fields: dict[str, Any], cut: tuple[str, str] | None, *, is_summary: bool) -> Entry:
     entry = parse_fields(fields)
-    if isinstance(entry, Compaction):
-        return entry
-    if not isinstance(entry, MessageEntry) and not is_request(fields):
+    if is_summary or not isinstance(entry, MessageEntry | Compaction | Custom):
         return entry
     until = cut[1] if cut is not None and entry.id == cut[0] else None
     messages = sent_messages(fields, until)

@@ -14,6 +14,7 @@ from typing import Any
 
 from sessiontree.core.jsonio import parse_json, parse_object, render_json
 from sessiontree.dialects.storage import Document, FileReader, Gathered
+from sessiontree.dialects.torn_json import find_value, iter_list
 
 _JSON = ".json"
 
@@ -34,33 +35,11 @@ def _split_export(data: bytes) -> Iterator[bytes]:
 
 def _split_torn(data: bytes) -> Iterator[bytes]:
     """The complete objects of a document that ends early: the session, then its messages."""
-    from json import JSONDecodeError, JSONDecoder
-
     text = data.decode("utf-8", "replace")
-    decoder = JSONDecoder(strict=False)
-
-    def value_after(key: str, start: int) -> tuple[Any, int] | None:
-        at = text.find(key, start)
-        while 0 <= at < len(text):
-            brace = at + len(key)
-            while brace < len(text) and text[brace] in " \t\r\n:,[":
-                brace += 1
-            try:
-                return decoder.raw_decode(text, brace)
-            except (JSONDecodeError, RecursionError):
-                return None
-        return None
-
-    found = value_after('"info"', 0)
-    if found is None or not isinstance(found[0], dict):
-        return
-    yield render_json({"info": found[0]})
-    messages: list[Any] = []
-    following = value_after('"messages"', found[1])
-    while following is not None:
-        messages.append(following[0])
-        following = value_after("", following[1])
-    yield from _normalized(messages)
+    found = find_value(text, "info")
+    if found is not None and isinstance(found[0], dict):
+        yield render_json({"info": found[0]})
+        yield from _normalized(iter_list(text, "messages", found[1]))
 
 
 def _normalized(messages: Iterable[Any]) -> Iterator[bytes]:

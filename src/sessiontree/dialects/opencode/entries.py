@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sessiontree.core.entries import Compaction, Custom, Entry, Header, MessageEntry, Unknown
-from sessiontree.core.jsonio import native_fields
 from sessiontree.dialects.canonical import CanonicalEntry
+from sessiontree.dialects.grouped_results import decode_grouped
 from sessiontree.dialects.opencode.content import (
     created_at,
     info_of,
@@ -20,7 +20,7 @@ from sessiontree.dialects.opencode.content import (
     summary_text,
     usage_of,
 )
-from sessiontree.dialects.passthrough import PASSTHROUGH, passthrough_of, restore_entry
+from sessiontree.dialects.passthrough import passthrough_of
 
 REQUEST_TYPE = "opencode.compaction"
 """The custom type of a message that asks for a compaction; the summary is another message."""
@@ -66,37 +66,9 @@ def parse_fields(fields: Mapping[str, Any]) -> Entry:
 
 
 def decode_fields(fields: Mapping[str, Any]) -> Iterator[CanonicalEntry]:
-    """The canonical entries of a line: an answer and each of its results, or a single entry."""
-    entry = parse_fields(fields)
-    restored, order = _passthrough_of(fields)
-    native = native_fields(entry)
-    kind = native.pop("type", "message")
-    for name in ("id", "parentId", "timestamp"):
-        native.pop(name, None)
-    messages = [native.pop("message", None), *native.pop("moreMessages", ())]
-    if sorted(order) == list(range(1, len(messages))):
-        messages = [messages[0], *(messages[at] for at in order)]
-    for number, message in enumerate(messages):
-        body = native if message is None else {**native, "message": message}
-        decoded = CanonicalEntry(kind, body, f"{entry.id}.{number}" if number else entry.id, entry.timestamp)
-        found = restored[number] if number < len(restored) else None
-        yield restore_entry(decoded, found) if isinstance(found, dict) else decoded
+    return decode_grouped(parse_fields(fields), _passthrough_of(fields))
 
 
-def _passthrough_of(fields: Mapping[str, Any]) -> tuple[list[Any], list[int]]:
-    """The passthrough data of each entry of a line, and the order of the results, where it is not that of the calls.
-
-    It is in the metadata of a part, which OpenCode preserves.
-    """
-    for part in parts_of(fields):
-        found = passthrough_of(mapping(part, "metadata"))
-        entries, order = found.get("entries"), found.get("order")
-        if isinstance(entries, list) or isinstance(order, list):
-            numbers = [at for at in order if type(at) is int] if isinstance(order, list) else []
-            return entries if isinstance(entries, list) else [], numbers
-    return [], []
-
-
-def with_passthrough(part: dict[str, Any], entries: list[Any], order: list[int]) -> dict[str, Any]:
-    data = {"entries": entries, **({"order": order} if order else {})}
-    return {**part, "metadata": {**mapping(part, "metadata"), PASSTHROUGH: data}}
+def _passthrough_of(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The passthrough data of a line. It is in the metadata of a part, which OpenCode preserves."""
+    return next(filter(None, (passthrough_of(mapping(part, "metadata")) for part in parts_of(fields))), {})
