@@ -174,7 +174,7 @@ class GroupedEncoder:
             return self._finish(entry, built, [*lines, *before])
         return self._finish(entry, self.build_text(entry, text_for_model(entry)), lines)
 
-    def epilogue(self, leaf: str | None) -> Sequence[bytes]:  # noqa: ARG002 - the contract's
+    def epilogue(self, leaf: str | None) -> Sequence[bytes]:
         return self._flush()
 
     def _leave_out(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
@@ -187,9 +187,7 @@ class GroupedEncoder:
         why = f"{self.client} has no such entries"
         return Encoded(parent, notes=[LossNote("dropped", f"{entry.kind} entries", why)])
 
-    def _encoded(
-        self, entry: CanonicalEntry, id: str, lines: list[bytes], notes: Sequence[LossNote] = ()
-    ) -> Encoded:
+    def _encoded(self, entry: CanonicalEntry, id: str, lines: list[bytes], notes: Sequence[LossNote] = ()) -> Encoded:
         for name in (entry.id, *entry.aliases, id):
             if name:
                 self.ids[name] = id.partition(".")[0]

@@ -154,9 +154,7 @@ def read_outline(ref: SessionRef, outline: Outline, agent: str, modified: int, f
     last = _last_time(reader, 0)
     size = len(data) * max(outline.messages, 1) // max(len(outline.lines), 1)
     active = _time(last or reader.last_activity or "")
-    summary = _summary(
-        reader, counted, ref, size, modified, file, is_damaged=None, active=active, dated=bool(last)
-    )
+    summary = _summary(reader, counted, ref, size, modified, file, is_damaged=None, active=active, dated=bool(last))
     return SummaryRead(summary, None, len(data))
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sessiontree.core.jsonio import parse_object
 from sessiontree.dialects.client import Client
+from sessiontree.dialects.gemini.texts import TEXTS
 
 if TYPE_CHECKING:
     from sessiontree.dialects.tool_table import ToolTable
@@ -18,6 +19,7 @@ _DEFAULT_DAYS = 30
 class GeminiClient(Client):
     name = "Gemini CLI"
     compaction_strategy = "segment"
+    texts = TEXTS
     allows_flat_root = False
 
     @property

@@ -168,6 +168,4 @@ def usage_of(record: Mapping[str, Any]) -> Usage | None:
         return value if isinstance(value, int | float) and not isinstance(value, bool) else 0
 
     cached = count("cached")
-    return Usage(
-        max(count("input") - cached, 0), count("output") + count("thoughts"), cached, 0, count("total")
-    )
+    return Usage(max(count("input") - cached, 0), count("output") + count("thoughts"), cached, 0, count("total"))

@@ -65,7 +65,9 @@ def _joined(context: Context, answer: str) -> Context:
     def add(message: Message, source: str) -> None:
         last = messages[-1] if messages else None
         if isinstance(message, User) and isinstance(last, User):
-            messages[-1] = msgspec.structs.replace(last, content=(*blocks_of(last.content), *blocks_of(message.content)))
+            messages[-1] = msgspec.structs.replace(
+                last, content=(*blocks_of(last.content), *blocks_of(message.content))
+            )
         elif isinstance(message, Assistant) and isinstance(last, Assistant):
             content = (*blocks_of(last.content), *blocks_of(message.content))
             messages[-1] = msgspec.structs.replace(message, content=content)

@@ -66,9 +66,8 @@ class Gemini(DialectBase):
             if isinstance(record.get("sessionId"), str) and isinstance(record.get("projectHash"), str):
                 return CERTAIN
             is_message = record.get("type") in TYPES and isinstance(record.get("id"), str) and "content" in record
-            if is_message and "parentId" not in record and "uuid" not in record and "message" not in record:
-                score = _LIKELY
-            elif set(record) == {"$set"} or set(record) == {"$rewindTo"}:
+            is_other = any(name in record for name in ("parentId", "uuid", "message"))
+            if (is_message and not is_other) or set(record) in ({"$set"}, {"$rewindTo"}):
                 score = _LIKELY
         return score
 
@@ -139,9 +138,7 @@ class Gemini(DialectBase):
     def destination(self, meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
         return locations.find_destination(meta, environment)
 
-    def locate(
-        self, destination: Destination, meta: SessionMeta, read: Callable[[str], bytes | None]
-    ) -> Destination:
+    def locate(self, destination: Destination, meta: SessionMeta, read: Callable[[str], bytes | None]) -> Destination:
         return locations.locate(destination, meta, read)
 
 

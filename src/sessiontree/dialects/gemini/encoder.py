@@ -103,8 +103,6 @@ class GeminiEncoder(GroupedEncoder):
         return {"id": id, "timestamp": entry.timestamp or self.meta.timestamp, "type": kind}
 
 
-
-
 def _masked(parts: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[LossNote]]:
     """Parts that Gemini CLI sends, although they begin like one of its commands."""
     text = "".join(str(part.get("text") or "") for part in parts)
@@ -137,7 +135,9 @@ def _call(block: Mapping[str, Any], result: CanonicalEntry | None, time: str) ->
     is_error = message.get("isError") is True
     text = result_text(message)
     response = {"id": id, "name": name, "response": {"error" if is_error else "output": text}}
-    images = [part for block in content_blocks(message.get("content")) if (part := _part(block)) and "inlineData" in part]
+    images = [
+        part for block in content_blocks(message.get("content")) if (part := _part(block)) and "inlineData" in part
+    ]
     return {
         **call,
         "result": [{"functionResponse": response}, *images],

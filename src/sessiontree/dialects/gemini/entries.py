@@ -53,7 +53,9 @@ def parse_fields(record: Mapping[str, Any]) -> Entry:
             return MessageEntry(id=id, timestamp=time, message=first, more_messages=tuple(more))
         case _:
             if id and isinstance(record.get("type"), str):  # a notice of the program, or the environment
-                return Custom(timestamp=time, custom_type=f"gemini.{record['type']}", data=plain_text(record.get("content")))
+                return Custom(
+                    timestamp=time, custom_type=f"gemini.{record['type']}", data=plain_text(record.get("content"))
+                )
             return Unknown(kind="record") if "$set" in record or "$rewindTo" in record else Unknown()
 
 

@@ -27,7 +27,9 @@ from sessiontree.dialects.gemini.ids import session_id
 from sessiontree.dialects.gemini.records import DOCUMENT, LINES
 from sessiontree.dialects.storage import Storage
 
-SKIPPED_FOLDERS = frozenset({"bin", "checkpoints", "images", "logs", "memory", "plans", "tasks", "tool-outputs", "tracker"})
+SKIPPED_FOLDERS = frozenset(
+    {"bin", "checkpoints", "images", "logs", "memory", "plans", "tasks", "tool-outputs", "tracker"}
+)
 _session = re.compile(r"[^/]+/chats/session-[^/]+\.jsonl?\Z")
 _subagent = re.compile(r"([^/]+/chats)/([^/]+)/([^/.][^/]*)\.jsonl\Z")
 _checkpoint = re.compile(r"[^/]+/(checkpoint-[^/]+)\.json\Z")

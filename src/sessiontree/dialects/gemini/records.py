@@ -158,7 +158,9 @@ class _Reading:
             if not plain_text(record.get("content")).lstrip().startswith(SNAPSHOT):
                 continue
             rest = self.list[at + 1 :]
-            answer = rest[0] if rest and rest[0] not in known and self.records[rest[0]].get("type") == "gemini" else None
+            answer = (
+                rest[0] if rest and rest[0] not in known and self.records[rest[0]].get("type") == "gemini" else None
+            )
             kept = rest[1:] if answer is not None else rest
             if kept == before[len(before) - len(kept) :]:
                 self.compactions[id] = _Compaction(before, kept, answer)
@@ -333,7 +335,7 @@ def _checkpoint(history: list[Any]) -> dict[str, Any]:
 
 
 def _iter_records(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """Records that give the messages of these lines, with an instruction where a line does not follow the one before."""
+    """Records that give the messages of these lines, with an instruction where one does not follow the one before."""
     current: list[dict[str, Any]] = []
     leaf: object = ""
     for line in lines:
@@ -344,7 +346,7 @@ def _iter_records(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
         if not isinstance(record, dict):
             continue
         if not isinstance(record.get("id"), str):
-            leaf = record["leaf"] if "leaf" in record else leaf
+            leaf = record.get("leaf", leaf)
             yield {name: value for name, value in record.items() if name not in ("cwd", "leaf")}
             continue
         bare = {name: value for name, value in record.items() if name not in _OWN_FIELDS}

@@ -98,9 +98,7 @@ def _render_grep(grep: Grep) -> Rendered:
 
 
 def _parse_glob(arguments: Arguments) -> Glob:
-    return glob_in_folder(
-        arguments.optional_path(_path_key(arguments, "dir_path", "path")), arguments.text("pattern")
-    )
+    return glob_in_folder(arguments.optional_path(_path_key(arguments, "dir_path", "path")), arguments.text("pattern"))
 
 
 def _render_glob(glob: Glob) -> Rendered:

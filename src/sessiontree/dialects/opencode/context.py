@@ -45,9 +45,7 @@ def _sent_entry(fields: dict[str, Any], cut: tuple[str, str] | None, *, is_summa
     messages = sent_messages(fields, until)
     if not messages:
         return msgspec.structs.replace(_EMPTY, id=entry.id, timestamp=entry.timestamp)
-    return MessageEntry(
-        id=entry.id, timestamp=entry.timestamp, message=messages[0], more_messages=tuple(messages[1:])
-    )
+    return MessageEntry(id=entry.id, timestamp=entry.timestamp, message=messages[0], more_messages=tuple(messages[1:]))
 
 
 _EMPTY = MessageEntry()

@@ -17,11 +17,11 @@ from sessiontree.dialects.canonical import CanonicalEntry, Destination, SessionM
 from sessiontree.dialects.client import Client
 from sessiontree.dialects.contract import (
     CERTAIN,
+    PREVIOUS,
     Envelope,
     Facts,
     IndexedLines,
     LineMarks,
-    PREVIOUS,
     ReadOptions,
     Reparenting,
     SessionFile,
@@ -113,10 +113,11 @@ class OpenCode(DialectBase):
     def find_reparentings(self, lines: IndexedLines) -> list[Reparenting]:
         """Include lost messages: of each, parts are left between two messages that follow each other."""
         parents = lines.tree.parents()
-        found = []
-        for node in range(1, len(parents)):
-            if parents[node] == parents[node - 1] and lines.types[node] == lines.types[node - 1] == "message":
-                found.append(Reparenting(node, node - 1, "parts of a lost message come before it"))
+        found = [
+            Reparenting(node, node - 1, "parts of a lost message come before it")
+            for node in range(1, len(parents))
+            if parents[node] == parents[node - 1] and lines.types[node] == lines.types[node - 1] == "message"
+        ]
         return found or super().find_reparentings(lines)
 
     def facts(self, lines: IndexedLines) -> Facts:

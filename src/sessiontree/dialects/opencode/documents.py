@@ -1,6 +1,8 @@
 """Sessions of OpenCode in JSON: its export, and the folders of versions before 1.2.
 
-    storage/session/<project>/<session>.json, storage/message/<session>/<message>.json, storage/part/<message>/<part>.json
+    storage/session/<project>/<session>.json
+    storage/message/<session>/<message>.json
+    storage/part/<message>/<part>.json
 
 and, in the first versions, the same below `project/<folder>/storage/session/{info,message,part}`, where the folder of
 the parts of a message is in that of the session.
@@ -89,7 +91,7 @@ def _gather(path: str, content: bytes, files: FileReader) -> Iterator[bytes]:
         yield content.replace(b"\n", b" ")
     yield render_json({"info": {**info, "id": session}})
     damaged: list[bytes] = []
-    messages = []
+    messages: list[dict[str, Any]] = []
     for name in files.names(os.path.join(message_root, session)):
         if name.endswith(_JSON):
             id = name.removesuffix(_JSON)

@@ -128,9 +128,7 @@ class OpenCodeEncoder(GroupedEncoder):
 
     def _parts(self, id: str, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
         place = {"sessionID": self._session, "messageID": id}
-        return [
-            {"id": item_id("prt", self._time, at, f"{id} {at}"), **place, **part} for at, part in enumerate(parts)
-        ]
+        return [{"id": item_id("prt", self._time, at, f"{id} {at}"), **place, **part} for at, part in enumerate(parts)]
 
     def _with_attachment_ids(self, id: str, part: dict[str, Any]) -> dict[str, Any]:
         state = mapping(part, "state")

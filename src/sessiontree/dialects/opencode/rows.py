@@ -34,9 +34,7 @@ SELECT s.id AS item, s.time_updated AS modified, s.parent_id AS parent,
 FROM session s
 """
 
-_PART = (
-    "json_insert({0}.data, '$.id', {0}.id, '$.sessionID', {0}.session_id, '$.messageID', {0}.message_id)"
-)
+_PART = "json_insert({0}.data, '$.id', {0}.id, '$.sessionID', {0}.session_id, '$.messageID', {0}.message_id)"
 _SESSION_INFO = """json_object(
   'id', s.id, 'slug', s.slug, 'projectID', s.project_id, 'directory', s.directory, 'parentID', s.parent_id,
   'title', s.title, 'version', s.version, 'time', json_object(
@@ -80,7 +78,7 @@ SELECT 1, l.id, l.time_created, NULL,
   NULL, NULL, NULL
 FROM lost l
 ORDER BY kind, time_created, id
-"""
+"""  # noqa: S608 - constants
 
 _PART_EVENT = """(SELECT json_extract(e.data, '$.part') FROM event e
   WHERE e.aggregate_id = p.session_id AND e.type LIKE 'message.part.updated%' AND json_valid(e.data)
@@ -111,7 +109,7 @@ SELECT {_SESSION_INFO} AS info, {{usage}},
   ) AS prompt_parts,
   l.id AS last_id, l.data AS last_data
 FROM session s, first f, last l WHERE s.id = :item
-"""
+"""  # noqa: S608 - constants
 _USAGE = (
     "s.cost AS cost, s.tokens_input AS tokens_input, s.tokens_output AS tokens_output, "
     "s.tokens_reasoning AS tokens_reasoning, s.tokens_cache_read AS cache_read, s.tokens_cache_write AS cache_write"
