@@ -44,6 +44,10 @@ def open_source(ref: SessionRef, dialect: Dialect) -> SessionStore:
             from sessiontree.sources.gathered import iter_gathered
 
             return LinesStore(ref, partial(iter_gathered, ref.name, storage))
+        case Document() if storage.content is not None:
+            from sessiontree.sources.document_store import DocumentStore
+
+            return DocumentStore(ref, partial(_iter_content, ref.name, storage), storage.content)
         case Document() | Compressed():
             return LinesStore(ref, partial(_iter_content, ref.name, storage))
         case _:

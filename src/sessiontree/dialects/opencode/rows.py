@@ -124,7 +124,7 @@ def _build_lines(row: tuple[Any, ...]) -> bytes | Sequence[bytes]:
     others: list[bytes] = []
     parts = parts or ""
     for part_id, raw, event in parse_json((broken or "[]").encode("utf-8", "surrogatepass")):
-        if event is None:
+        if not isinstance(event, dict):
             others.append(_one_line(raw))
         else:
             parts = _with_part(parts, part_id, event)
@@ -154,9 +154,9 @@ def _one_line(raw: object) -> bytes:
     return b" ".join(str(raw).encode("utf-8", "replace").split()) or b"\x00"
 
 
-def _with_part(parts: str, id: str, event: str) -> str:
+def _with_part(parts: str, id: str, event: dict[str, Any]) -> str:
     found = parse_json(f"[{parts}]".encode("utf-8", "surrogatepass"))
-    found.append({**parse_object(event.encode("utf-8", "surrogatepass")), "id": id})
+    found.append({**event, "id": id})
     found.sort(key=lambda part: str(part.get("id")) if isinstance(part, dict) else "")
     return render_json(found)[1:-1].decode("utf-8", "surrogatepass")
 
