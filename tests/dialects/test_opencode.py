@@ -308,7 +308,7 @@ def many(tmp_path: Path) -> Path:
 
 
 def test_a_large_database_is_listed_without_reading_every_session(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sessiontree.library.scanner._MAX_EXAMINED", 10_000)
+    monkeypatch.setattr("sessiontree.library.scanner._MAX_OF_DATABASES", 10_000)
     with Library() as library:
         found = library.everything()
         assert library.scan.bytes_read < 61 * 3_000

@@ -21,7 +21,9 @@ _PROGRESS_AFTER = 0.3
 def add_filter_options(parser: argparse.ArgumentParser, *, since: str) -> None:
     """Options of commands that select sessions by project, agent and age."""
     parser.add_argument("--all", action="store_true", help="include every project, not only this one")
-    parser.add_argument("--agent", metavar="NAME", help="only sessions of this agent: claude, pi, omp, neovate, native")
+    parser.add_argument(
+        "--agent", metavar="NAME", help="only sessions of this agent, such as claude, pi, opencode or native"
+    )
     parser.add_argument("--project", metavar="DIR", help="use the project of this folder (default: the current folder)")
     parser.add_argument("--since", metavar="AGE", help=since)
 

@@ -37,7 +37,10 @@ EXAMPLES = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION", nargs="?", help="default: offer the newest of this project")
     parser.add_argument(
-        "--in", dest="agent", metavar="AGENT", help="claude, pi, omp or neovate (default: the session's own agent)"
+        "--in",
+        dest="agent",
+        metavar="AGENT",
+        help="such as claude, pi, opencode or gemini (default: the session's own agent)",
     )
     parser.add_argument("--cwd", metavar="DIR", help="the folder to work in (default: the session's folder)")
     how = parser.add_mutually_exclusive_group()

@@ -54,7 +54,9 @@ _INDENT = "     "
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("query", metavar="QUERY", nargs="+", help="what to search for")
-    parser.add_argument("--agent", metavar="NAME", help="only sessions of this agent: claude, pi, omp, neovate, native")
+    parser.add_argument(
+        "--agent", metavar="NAME", help="only sessions of this agent, such as claude, pi, opencode or native"
+    )
     parser.add_argument(
         "--project", metavar="DIR", help="only sessions of this folder's project (default: all projects)"
     )

@@ -52,8 +52,11 @@ class Outline(Struct, frozen=True):
     """A short form of a session in a database, so that listing a large one need not read it."""
 
     lines: Sequence[bytes]
-    """The header, the first and the last prompt, and the last answer, without LF."""
+    """The header, the first and the last prompt, without LF."""
     messages: int
+    active: int | None = None
+    """Time of the last message in milliseconds since 1970."""
+    model: str | None = None
     requests: int = 0
     input: int | float = 0
     output: int | float = 0

@@ -34,6 +34,8 @@ _BATCH = 100
 _DETECT_BYTES = 16 * 1024
 _MAX_EXAMINED = 4 << 20
 """Bytes of sessions that one scan examines: it must not take twice as long as reading."""
+_MAX_OF_DATABASES = 1 << 20
+"""Bytes of sessions in databases that one scan reads completely. Of others it takes the short form, if there is one."""
 
 
 class Scan(Struct, frozen=True):
@@ -167,14 +169,15 @@ class Scanner:
         from sessiontree.sources.items import read_outlines
 
         changed: list[SessionStat] = []
+        size = 0
         for stat in stats:
             row = self._rows.get(str(stat.ref))
             is_known = row is not None and row.stamp == _stamp(stat) and row.agents == agents
-            if storage.outline and not is_known and self._examined >= _MAX_EXAMINED:
+            if storage.outline and not is_known and size >= _MAX_OF_DATABASES:
                 changed.append(stat)
                 continue
             for summary in self._read_listed([stat], agents):
-                self._examined += 0 if is_known else summary.size
+                size += 0 if is_known else summary.size
                 yield summary
         outlines = read_outlines(path, storage, [stat.ref.item for stat in changed])
         for stat, outline in zip(changed, outlines, strict=True):

@@ -134,10 +134,10 @@ def read_outline(ref: SessionRef, outline: Outline, agent: str, modified: int, f
     """Make the summary of a session from its short form. Its counts are those that its database has ready."""
     data = b"".join(line + b"\n" for line in outline.lines)
     reader = read_lines(data, str(ref), agent)
-    found = counts.count(reader)
-    tokens = UnpricedUsage(found.model or "", outline.input, outline.output, outline.cached)
-    counted = msgspec.structs.replace(
-        found,
+    model = outline.model
+    tokens = UnpricedUsage(model or "", outline.input, outline.output, outline.cached)
+    counted = Counted(
+        model=model,
         messages=outline.messages,
         branches=min(outline.messages, 1),
         usage=UsageTotals(
@@ -147,14 +147,15 @@ def read_outline(ref: SessionRef, outline: Outline, agent: str, modified: int, f
             outline.cached,
             outline.cache_written,
             outline.cost,
-            () if outline.cost or not found.model else (tokens,),
+            () if outline.cost or not model else (tokens,),
         ),
         exact=False,
     )
-    last = _last_time(reader, 0)
     size = len(data) * max(outline.messages, 1) // max(len(outline.lines), 1)
-    active = _time(last or reader.last_activity or "")
-    summary = _summary(reader, counted, ref, size, modified, file, is_damaged=None, active=active, dated=bool(last))
+    active = outline.active
+    summary = _summary(
+        reader, counted, ref, size, modified, file, is_damaged=None, active=active, dated=active is not None
+    )
     return SummaryRead(summary, None, len(data))
 
 

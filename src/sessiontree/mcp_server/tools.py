@@ -37,7 +37,9 @@ Limit: TypeAlias = Annotated[int, Field(ge=1, le=MAX_ITEMS, description=f"maximu
 Offset: TypeAlias = Annotated[
     int, Field(ge=0, description="number of items to skip: nextOffset of the previous result")
 ]
-Agent: TypeAlias = Annotated[str, Field(description="only sessions of one agent: claude, pi, omp, neovate, native")]
+Agent: TypeAlias = Annotated[
+    str, Field(description="only sessions of one agent, such as claude, pi, opencode or native")
+]
 Project: TypeAlias = Annotated[str, Field(description="a folder: only sessions of its project; . is the current one")]
 Since: TypeAlias = Annotated[str, Field(description="only active since: 12h, 7d, 2026-11-01")]
 SessionName: TypeAlias = Annotated[str, Field(description="the id or path of a session, from a hit or a list")]

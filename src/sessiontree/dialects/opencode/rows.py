@@ -87,12 +87,12 @@ _MESSAGE_EVENT = """(SELECT json_extract(e.data, '$.info') FROM event e
   WHERE e.aggregate_id = m.session_id AND e.type LIKE 'message.updated%' AND json_valid(e.data)
     AND json_extract(e.data, '$.info.id') = m.id ORDER BY e.seq DESC LIMIT 1)"""
 
-# The first prompt, the last one, and the last answer without its parts: an answer may be large.
+# The first prompt and the last one, and the last message without its parts: an answer may be large.
 _OUTLINE = f"""
 WITH first(id, data) AS (
   SELECT id, data FROM message WHERE session_id = :item ORDER BY time_created, id LIMIT 1
-), last(id, data) AS (
-  SELECT id, data FROM message WHERE session_id = :item ORDER BY time_created DESC, id DESC LIMIT 1
+), last(id, data, time_created) AS (
+  SELECT id, data, time_created FROM message WHERE session_id = :item ORDER BY time_created DESC, id DESC LIMIT 1
 ), prompt(id) AS (
   SELECT CASE WHEN json_valid(data) THEN coalesce(json_extract(data, '$.parentID'), id) END FROM last
 )
@@ -107,7 +107,7 @@ SELECT {_SESSION_INFO} AS info, {{usage}},
     SELECT group_concat({_PART.format("p")}) FROM part p
     WHERE p.message_id = (SELECT id FROM prompt) AND json_valid(p.data) AND json_extract(p.data, '$.type') = 'text'
   ) AS prompt_parts,
-  l.id AS last_id, l.data AS last_data
+  l.id AS last_id, l.data AS last_data, l.time_created AS last_time
 FROM session s, first f, last l WHERE s.id = :item
 """  # noqa: S608 - constants
 _USAGE = (
@@ -172,19 +172,23 @@ def _guessed_role(parts: str) -> str:
 
 def _build_outline(row: Mapping[str, Any]) -> Outline | None:
     lines = [b'{"info":%b}' % row["info"].encode("utf-8", "surrogatepass")]
-    ids: set[str] = set()
+    infos: dict[str, dict[str, Any]] = {}
     for name in ("first", "prompt", "last"):
         id, data = row[f"{name}_id"], row[f"{name}_data"]
-        info = parse_object((data or "").encode("utf-8", "surrogatepass"))
-        if id in ids or id is None:
+        if id is None or id in infos:
             continue
+        info = infos[id] = parse_object((data or "").encode("utf-8", "surrogatepass"))
         if not isinstance(info.get("role"), str):
             return None
-        ids.add(id)
-        lines.append(message_line({**info, "id": id}, row.get(f"{name}_parts") or "", {}))
+        if name != "last":
+            lines.append(message_line({**info, "id": id}, row[f"{name}_parts"] or "", {}))
+    last = infos[row["last_id"]]
+    model = last.get("modelID")
     return Outline(
         lines,
         row["messages"],
+        row["last_time"],
+        model if isinstance(model, str) else None,
         input=row.get("tokens_input") or 0,
         output=(row.get("tokens_output") or 0) + (row.get("tokens_reasoning") or 0),
         cached=row.get("cache_read") or 0,
