@@ -5,6 +5,7 @@ Only ids are kept in memory. The report lists everything that the target cannot 
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
@@ -182,7 +183,12 @@ class _Conversion:
         session = self._session
         history = session.dialect.find_history(session.journal, session.node_of(leaf), session.read_options)
         ids = session.journal.tree.ids
-        return next((self._new_ids[ids[node]] for node in reversed(history) if ids[node] in self._new_ids), None)
+        last = next((ids[node] for node in reversed(history) if ids[node] in self._new_ids), None)
+        if last is None:
+            return None
+        # The further entries of a line, such as the results of its calls, have its id with a number.
+        names = itertools.takewhile(self._new_ids.__contains__, (f"{last}.{number}" for number in itertools.count(1)))
+        return self._new_ids[[last, *names][-1]]
 
     def _encode(self, entry: CanonicalEntry, parent: str | None) -> Sequence[bytes]:
         for alias in entry.aliases:
