@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
 
-from acceptance import network, programs
+from acceptance import network, programs, resumptions
 from acceptance.cases import Case, Outcome, iter_cases, try_case
 from acceptance.commands import try_commands
 from acceptance.conversions import try_conversions
@@ -23,7 +23,7 @@ from acceptance.results import describe, exit_code, render_generated, render_tab
 from acceptance.sources import iter_sources
 from acceptance.turns import try_turns
 
-PROGRAMS: list[Name] = ["claude", "pi", "omp"]
+PROGRAMS: list[Name] = ["claude", "pi", "omp", *resumptions.PROGRAMS]
 
 
 def main() -> int:
@@ -43,11 +43,16 @@ def main() -> int:
         _log("Network namespaces are not available: programs run with a proxy that does not exist.")
     scratch = Path(tempfile.mkdtemp(prefix="sessiontree-acceptance-"))
     try:
-        installed = [name for name, reason in missing.items() if reason is None]
+        resuming = [name for name in resumptions.PROGRAMS if missing.get(name, "") is None]
+        installed = [name for name, reason in missing.items() if reason is None and name not in resuming]
         outcomes: list[Outcome] = []
         if options.generated is None and options.converted is None:
             sources = [source for source in iter_sources(scratch) if options.case in source.name]
             outcomes = _try_all(list(iter_cases(sources, installed, conversions=not options.as_is)), scratch)
+            if not options.as_is:
+                for outcome in resumptions.try_resumptions(resuming, sources, scratch / "resumed"):
+                    outcomes.append(outcome)
+                    _log(f"{outcome.case.row} resumed in {outcome.case.program}: {outcome.status}")
             if not options.as_is and options.case in "turns":
                 outcomes += try_turns(installed, scratch / "turns")
             if not options.as_is and options.case in "commands":

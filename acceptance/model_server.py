@@ -1,4 +1,4 @@
-"""A scripted model on 127.0.0.1 that implements the Anthropic Messages API.
+"""A scripted model on 127.0.0.1: Anthropic Messages, OpenAI Chat Completions, and Gemini.
 
 Every request gets the same short answer, as a stream of events or as one object. All requests are recorded: they show
 the history that a client sends.
@@ -51,6 +51,14 @@ class _Handler(BaseHTTPRequestHandler):
         request = body if isinstance(body, dict) else {}
         if path == "/v1/messages/count_tokens":
             self._reply(200, {"input_tokens": 1})
+        elif path == "/v1/chat/completions":
+            self._send_events(_chat_events(request))
+        elif path.endswith(":streamGenerateContent"):
+            self._send_events([_gemini_response()])
+        elif path.endswith(":generateContent"):
+            self._reply(200, _gemini_response())
+        elif path.endswith(":countTokens"):
+            self._reply(200, {"totalTokens": 1})
         elif path != "/v1/messages":
             self._reply(404, {"type": "error", "error": {"type": "not_found_error", "message": path}})
         elif request.get("stream"):
@@ -70,6 +78,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _reply(self, status: int, value: dict[str, Any]) -> None:
         self._send(status, "application/json", json.dumps(value).encode())
+
+    def _send_events(self, events: list[dict[str, Any]], end: str = "data: [DONE]\n\n") -> None:
+        data = "".join(f"data: {json.dumps(event)}\n\n" for event in events)
+        self._send(200, "text/event-stream", (data + ("" if "candidates" in events[0] else end)).encode())
 
     def _send(self, status: int, kind: str, data: bytes) -> None:
         self.send_response(status)
@@ -103,3 +115,19 @@ def _events(request: dict[str, Any]) -> list[dict[str, Any]]:
         {"type": "message_delta", "delta": _END, "usage": {"output_tokens": 1}},
         {"type": "message_stop"},
     ]
+
+
+def _chat_events(request: dict[str, Any]) -> list[dict[str, Any]]:
+    frame = {"id": "chat", "object": "chat.completion.chunk", "created": 1, "model": request.get("model", "scripted")}
+    usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+    delta = {"role": "assistant", "content": ANSWER}
+    return [
+        {**frame, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]},
+        {**frame, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": usage},
+    ]
+
+
+def _gemini_response() -> dict[str, Any]:
+    content = {"role": "model", "parts": [{"text": ANSWER}]}
+    counts = {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2}
+    return {"candidates": [{"index": 0, "content": content, "finishReason": "STOP"}], "usageMetadata": counts}

@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-Name: TypeAlias = Literal["claude", "pi", "omp"]
+Name: TypeAlias = Literal["claude", "pi", "omp", "opencode", "gemini"]
 
 INSTALL_SECONDS = 900
 
@@ -28,6 +28,10 @@ NODE = "24.19.0"
 BUN = "1.4.4"
 PI = "1.5.0"
 OMP = "18.2.3"
+OPENCODE = "1.18.33"
+GEMINI = "0.61.0"
+
+_NPM_INSTALL = ("install", "--ignore-scripts", "--no-audit", "--no-fund")
 
 
 class NotInstalledError(Exception):
@@ -55,7 +59,7 @@ def folder() -> Path:
 @cache
 def install(name: Name) -> Program:
     """Install a program on first use."""
-    return {"claude": _claude, "pi": _pi, "omp": _omp}[name]()
+    return {"claude": _claude, "pi": _pi, "omp": _omp, "opencode": _opencode, "gemini": _gemini}[name]()
 
 
 def _claude() -> Program:
@@ -80,11 +84,31 @@ def _omp() -> Program:
     wanted = [f"@oh-my-pi/pi-coding-agent@{OMP}", f"{bun}@{BUN}"]
 
     def fill(part: Path) -> None:
-        _npm("install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", str(part), *wanted)
+        _npm(*_NPM_INSTALL, "--prefix", str(part), *wanted)
 
     modules = _install_into(f"omp-{OMP}-bun-{BUN}", fill) / "node_modules"
     manager = modules / "@oh-my-pi" / "pi-coding-agent" / "src" / "session" / "session-manager.ts"
     return Program(f"oh-my-pi {OMP}", _existing(modules / bun / "bin" / "bun"), _existing(manager))
+
+
+def _opencode() -> Program:
+    package = f"opencode-{sys.platform}-{'arm64' if _is_arm() else 'x64'}"
+
+    def fill(part: Path) -> None:
+        _npm(*_NPM_INSTALL, "--prefix", str(part), f"{package}@{OPENCODE}")
+
+    modules = _install_into(f"opencode-{OPENCODE}", fill) / "node_modules"
+    return Program(f"OpenCode {OPENCODE}", _existing(modules / package / "bin" / "opencode"))
+
+
+def _gemini() -> Program:
+    def fill(part: Path) -> None:
+        _npm(*_NPM_INSTALL, "--prefix", str(part), f"@google/gemini-cli@{GEMINI}")
+
+    modules = _install_into(f"gemini-cli-{GEMINI}", fill) / "node_modules"
+    return Program(
+        f"Gemini CLI {GEMINI}", _node(), _existing(modules / "@google" / "gemini-cli" / "bundle" / "gemini.js")
+    )
 
 
 def _node() -> Path:
