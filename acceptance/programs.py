@@ -19,7 +19,9 @@ from functools import cache
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-Name: TypeAlias = Literal["claude", "pi", "omp", "opencode", "gemini"]
+Name: TypeAlias = Literal["claude", "pi", "omp"]
+Resuming: TypeAlias = Literal["opencode", "gemini"]
+"""Programs whose history is only known from what they send (`resumptions`)."""
 
 INSTALL_SECONDS = 900
 
@@ -57,7 +59,7 @@ def folder() -> Path:
 
 
 @cache
-def install(name: Name) -> Program:
+def install(name: Name | Resuming) -> Program:
     """Install a program on first use."""
     return {"claude": _claude, "pi": _pi, "omp": _omp, "opencode": _opencode, "gemini": _gemini}[name]()
 

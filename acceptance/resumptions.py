@@ -9,18 +9,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from acceptance import network
 from acceptance.cases import Case, Outcome
 from acceptance.comparison import differences
 from acceptance.network import PORT
-from acceptance.programs import Name, install
+from acceptance.programs import Name, Resuming, install
 from acceptance.sources import Source
 from sessiontree.conversion.install import Request, carry_out, make_plan
 from sessiontree.core.messages import Message, Text, Thinking, ToolCall, ToolResult, message_blocks
 
-PROGRAMS: tuple[Name, ...] = ("opencode", "gemini")
+PROGRAMS: tuple[Resuming, ...] = ("opencode", "gemini")
 PROMPT = "SESSIONTREE-ACCEPTANCE-PROMPT"
 SECONDS = 120
 _ENVIRONMENT_MARK = "<session_context>"
@@ -29,24 +29,25 @@ _MODEL = "scripted"
 Item: TypeAlias = tuple[str, ...]
 
 
-def try_resumptions(programs: Sequence[Name], sources: Sequence[Source], folder: Path) -> Iterator[Outcome]:
+def try_resumptions(programs: Sequence[Resuming], sources: Sequence[Source], folder: Path) -> Iterator[Outcome]:
     """Every sound session in every program, one after the other: each program uses a fixed port of its own."""
     for program in programs:
         for number, source in enumerate(sources):
             if source.is_healthy() and source.opened().context().messages:
-                yield _try(Case(source, program), folder / program / str(number))
+                yield _try(source, program, folder / program / str(number))
 
 
-def _try(case: Case, folder: Path) -> Outcome:
+def _try(source: Source, program: Resuming, folder: Path) -> Outcome:
+    case = Case(source, cast(Name, program))  # a case of the other programs, only to be shown with them
     project = folder / "project"
     project.mkdir(parents=True)
     home = folder / "home"
     environment = {"HOME": str(home), "SESSIONTREE_HOME": str(folder / "ours")}
-    session = case.source.opened()
-    plan = make_plan(session, Request(case.program, cwd=str(project)), environment)
-    expected = _items_of(list(carry_out(session, plan).context().messages), case.program)
-    runs = _commands(case.program, plan.install, plan.resume[-1])
-    files = _files(case.program, home)
+    session = source.opened()
+    plan = make_plan(session, Request(program, cwd=str(project)), environment)
+    expected = _items_of(list(carry_out(session, plan).context().messages), program)
+    runs = _commands(program, plan.install, plan.resume[-1])
+    files = _files(program, home)
     result = network.RunResult(None, "", "")
     for command in runs:
         result = network.run(command, {**_variables(home), "PWD": str(project)}, project, SECONDS, files)
@@ -61,7 +62,7 @@ def _try(case: Case, folder: Path) -> Outcome:
     return Outcome(case, "differs", "the program sent no request with the prompt")
 
 
-def _commands(program: Name, importing: Sequence[str], id: str) -> list[list[str]]:
+def _commands(program: Resuming, importing: Sequence[str], id: str) -> list[list[str]]:
     installed = install(program)
     if program == "opencode":
         binary = str(installed.binary)
@@ -89,7 +90,7 @@ def _variables(home: Path) -> dict[str, str]:
     }
 
 
-def _files(program: Name, home: Path) -> dict[Path, str]:
+def _files(program: Resuming, home: Path) -> dict[Path, str]:
     if program == "opencode":
         model = {
             "name": _MODEL,
@@ -117,7 +118,7 @@ def _files(program: Name, home: Path) -> dict[Path, str]:
 # Histories as items: texts of one role that follow each other are one
 
 
-def _items_of(messages: list[Message], program: Name) -> list[Item]:
+def _items_of(messages: list[Message], program: Resuming) -> list[Item]:
     items: list[Item] = []
     for message in messages:
         calls: list[Item] = []
