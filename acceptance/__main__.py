@@ -13,12 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
 
-from acceptance import network, programs
+from acceptance import network, programs, resumptions
 from acceptance.cases import Case, Outcome, iter_cases, try_case
 from acceptance.commands import try_commands
 from acceptance.conversions import try_conversions
 from acceptance.generated import random_seed, try_generated
-from acceptance.programs import Name
+from acceptance.programs import Name, Resuming
 from acceptance.results import describe, exit_code, render_generated, render_table
 from acceptance.sources import iter_sources
 from acceptance.turns import try_turns
@@ -30,7 +30,7 @@ WITH_TURNS = frozenset({"claude", "pi", "omp"})
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m acceptance", description=__doc__)
-    parser.add_argument("--only", choices=PROGRAMS, help="run one program")
+    parser.add_argument("--only", choices=[*PROGRAMS, *resumptions.PROGRAMS], help="run one program")
     parser.add_argument("--case", metavar="TEXT", default="", help="only sessions whose name contains this")
     parser.add_argument("--as-is", action="store_true", help="only files that a program opens unchanged, no conversion")
     parser.add_argument("--generated", metavar="N", type=int, help="only N generated sessions for each program")
@@ -40,16 +40,24 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="keep the scratch folder")
     options = parser.parse_args()
 
-    missing = {name: _reason_missing(name) for name in ([options.only] if options.only else PROGRAMS)}
+    wanted = [name for name in PROGRAMS if options.only in (None, name)]
+    missing: dict[Name | Resuming, str | None] = {name: _reason_missing(name) for name in wanted}
+    resuming = [name for name in resumptions.PROGRAMS if options.only in (None, name)]
+    missing |= {name: _reason_missing(name) for name in resuming}
     if network.namespace() is None:
         _log("Network namespaces are not available: programs run with a proxy that does not exist.")
     scratch = Path(tempfile.mkdtemp(prefix="sessiontree-acceptance-"))
     try:
-        installed = [name for name, reason in missing.items() if reason is None]
+        resuming = [name for name in resuming if missing[name] is None]
+        installed = [name for name in wanted if missing[name] is None]
         outcomes: list[Outcome] = []
         if options.generated is None and options.converted is None:
             sources = [source for source in iter_sources(scratch) if options.case in source.name]
             outcomes = _try_all(list(iter_cases(sources, installed, conversions=not options.as_is)), scratch)
+            if not options.as_is:
+                for outcome in resumptions.try_resumptions(resuming, sources, scratch / "resumed"):
+                    outcomes.append(outcome)
+                    _log(f"{outcome.case.row} resumed in {outcome.case.program}: {outcome.status}")
             if not options.as_is and options.case in "turns":
                 outcomes += try_turns([name for name in installed if name in WITH_TURNS], scratch / "turns")
             if not options.as_is and options.case in "commands":
@@ -78,7 +86,7 @@ def main() -> int:
     return exit_code([*outcomes, *chain.from_iterable(generated.values())], missing)
 
 
-def _reason_missing(name: Name) -> str | None:
+def _reason_missing(name: Name | Resuming) -> str | None:
     try:
         _log(f"{programs.install(name).title} is installed in {programs.folder()}")
     except programs.NotInstalledError as error:

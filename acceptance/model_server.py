@@ -1,4 +1,4 @@
-"""A scripted model on 127.0.0.1 that implements the Anthropic Messages API, and of OpenAI's what the agents need.
+"""A scripted model on 127.0.0.1: Anthropic Messages, OpenAI Responses and Chat Completions, and Gemini.
 
 Every request gets the same short answer, as a stream of events or as one object. All requests are recorded: they show
 the history that a client sends.
@@ -55,6 +55,12 @@ class _Handler(BaseHTTPRequestHandler):
             self._stream(_response_events())
         elif path == "/v1/chat/completions":
             self._chat(request)
+        elif path.endswith(":streamGenerateContent"):
+            self._send_data([_gemini_response()])
+        elif path.endswith(":generateContent"):
+            self._reply(200, _gemini_response())
+        elif path.endswith(":countTokens"):
+            self._reply(200, {"totalTokens": 1})
         elif path != "/v1/messages":
             self._reply(404, {"type": "error", "error": {"type": "not_found_error", "message": path}})
         elif request.get("stream"):
@@ -79,8 +85,11 @@ class _Handler(BaseHTTPRequestHandler):
             {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
             {"choices": [], "usage": usage},
         ]
-        lines = [json.dumps({**head, "object": "chat.completion.chunk", **chunk}) for chunk in chunks]
-        data = "".join(f"data: {line}\n\n" for line in [*lines, "[DONE]"])
+        self._send_data([{**head, "object": "chat.completion.chunk", **chunk} for chunk in chunks], end="[DONE]")
+
+    def _send_data(self, events: list[dict[str, Any]], end: str = "") -> None:
+        lines = [*map(json.dumps, events), *([end] if end else [])]
+        data = "".join(f"data: {line}\n\n" for line in lines)
         self._send(200, "text/event-stream", data.encode())
 
     def do_GET(self) -> None:
@@ -149,3 +158,9 @@ def _response_events() -> list[dict[str, Any]]:
         {"type": "response.output_item.done", "output_index": 0, "item": item},
         {"type": "response.completed", "response": done},
     ]
+
+
+def _gemini_response() -> dict[str, Any]:
+    content = {"role": "model", "parts": [{"text": ANSWER}]}
+    counts = {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2}
+    return {"candidates": [{"index": 0, "content": content, "finishReason": "STOP"}], "usageMetadata": counts}

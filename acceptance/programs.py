@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 Name: TypeAlias = Literal["claude", "pi", "omp", "codex", "qwen"]
+Resuming: TypeAlias = Literal["opencode", "gemini"]
+"""Programs whose history is only known from what they send (`resumptions`)."""
 
 INSTALL_SECONDS = 900
 
@@ -30,6 +32,8 @@ PI = "1.5.0"
 OMP = "18.2.3"
 CODEX = "0.166.0"
 QWEN = "0.24.4"
+OPENCODE = "1.18.33"
+GEMINI = "0.61.0"
 
 
 class NotInstalledError(Exception):
@@ -55,9 +59,10 @@ def folder() -> Path:
 
 
 @cache
-def install(name: Name) -> Program:
+def install(name: Name | Resuming) -> Program:
     """Install a program on first use."""
-    return {"claude": _claude, "pi": _pi, "omp": _omp, "codex": _codex, "qwen": _qwen}[name]()
+    installers = {"claude": _claude, "pi": _pi, "omp": _omp, "codex": _codex, "qwen": _qwen}
+    return {**installers, "opencode": _opencode, "gemini": _gemini}[name]()
 
 
 def _claude() -> Program:
@@ -79,12 +84,7 @@ def _pi() -> Program:
 
 def _omp() -> Program:
     bun = f"@oven/bun-{sys.platform}-{'aarch64' if _is_arm() else 'x64'}"
-    wanted = [f"@oh-my-pi/pi-coding-agent@{OMP}", f"{bun}@{BUN}"]
-
-    def fill(part: Path) -> None:
-        _npm("install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", str(part), *wanted)
-
-    modules = _install_into(f"omp-{OMP}-bun-{BUN}", fill) / "node_modules"
+    modules = _npm_install(f"omp-{OMP}-bun-{BUN}", f"@oh-my-pi/pi-coding-agent@{OMP}", f"{bun}@{BUN}")
     manager = modules / "@oh-my-pi" / "pi-coding-agent" / "src" / "session" / "session-manager.ts"
     return Program(f"oh-my-pi {OMP}", _existing(modules / bun / "bin" / "bun"), _existing(manager))
 
@@ -99,13 +99,26 @@ def _qwen() -> Program:
     return Program(f"Qwen Code {QWEN}", _node(), _existing(modules / "@qwen-code" / "qwen-code" / "cli.js"))
 
 
-def _npm_install(name: str, package: str) -> Path:
-    """Install a package with its dependencies; returns the folder of modules."""
+def _npm_install(name: str, *packages: str) -> Path:
+    """Install packages with their dependencies; returns the folder of modules."""
 
     def fill(part: Path) -> None:
-        _npm("install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", str(part), package)
+        _npm("install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", str(part), *packages)
 
     return _install_into(name, fill) / "node_modules"
+
+
+def _opencode() -> Program:
+    package = f"opencode-{sys.platform}-{'arm64' if _is_arm() else 'x64'}"
+    modules = _npm_install(f"opencode-{OPENCODE}", f"{package}@{OPENCODE}")
+    return Program(f"OpenCode {OPENCODE}", _existing(modules / package / "bin" / "opencode"))
+
+
+def _gemini() -> Program:
+    modules = _npm_install(f"gemini-cli-{GEMINI}", f"@google/gemini-cli@{GEMINI}")
+    return Program(
+        f"Gemini CLI {GEMINI}", _node(), _existing(modules / "@google" / "gemini-cli" / "bundle" / "gemini.js")
+    )
 
 
 def _node() -> Path:

@@ -25,8 +25,8 @@ EXAMPLES = """examples:
   sessiontree convert ~/.pi/agent/sessions/--work--/x.jsonl --to claude --install
   sessiontree convert s.jsonl --to pi --branch all --out s-pi.jsonl --strict
 
-TARGET is claude, codex, pi, omp, neovate, qwen, native or a plugin's format. Data that the target cannot express is
-kept as metadata that its client ignores, and is restored when the session is converted back."""
+TARGET is claude, codex, pi, omp, neovate, opencode, gemini, qwen, native or a plugin's format. Data that the target
+cannot express is kept as metadata that its client ignores, and is restored when the session is converted back."""
 
 _KINDS = {"dropped": "dropped", "changed": "changed", "mapped": "mapped", "aside": "aside"}
 

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="copy only the entries before it (the default for prompts)",
     )
     parser.add_argument(
-        "--to", metavar="DIALECT", help="claude, codex, pi, omp, neovate, qwen or native (default: the same as SESSION)"
+        "--to", metavar="DIALECT", help="such as claude, opencode or native (default: the same as SESSION)"
     )
     parser.add_argument("--cwd", metavar="DIR", help="working folder of the new session (default: the same)")
     parser.add_argument("--path", metavar="FILE", help="path of the new file (default: where its client looks)")

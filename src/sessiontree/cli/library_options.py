@@ -22,7 +22,7 @@ def add_filter_options(parser: argparse.ArgumentParser, *, since: str) -> None:
     """Options of commands that select sessions by project, agent and age."""
     parser.add_argument("--all", action="store_true", help="include every project, not only this one")
     parser.add_argument(
-        "--agent", metavar="NAME", help="only sessions of this agent: claude, codex, pi, omp, neovate, qwen, native"
+        "--agent", metavar="NAME", help="only sessions of this agent, such as claude, codex, opencode or native"
     )
     parser.add_argument("--project", metavar="DIR", help="use the project of this folder (default: the current folder)")
     parser.add_argument("--since", metavar="AGE", help=since)

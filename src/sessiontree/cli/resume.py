@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--in",
         dest="agent",
         metavar="AGENT",
-        help="claude, codex, pi, omp, neovate or qwen (default: the session's own agent)",
+        help="such as claude, codex, pi or opencode (default: the session's own agent)",
     )
     parser.add_argument("--cwd", metavar="DIR", help="the folder to work in (default: the session's folder)")
     how = parser.add_mutually_exclusive_group()

@@ -55,7 +55,7 @@ _INDENT = "     "
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("query", metavar="QUERY", nargs="+", help="what to search for")
     parser.add_argument(
-        "--agent", metavar="NAME", help="only sessions of this agent: claude, codex, pi, omp, neovate, qwen, native"
+        "--agent", metavar="NAME", help="only sessions of this agent, such as claude, codex, opencode or native"
     )
     parser.add_argument(
         "--project", metavar="DIR", help="only sessions of this folder's project (default: all projects)"

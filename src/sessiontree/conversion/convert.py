@@ -5,6 +5,7 @@ Only ids are kept in memory. The report lists everything that the target cannot 
 
 from __future__ import annotations
 
+import itertools
 import os
 from builtins import open as open_file
 from collections import Counter
@@ -243,7 +244,12 @@ class _Conversion:
         history = session.dialect.find_history(session.journal, session.node_of(leaf), session.read_options)
         ids = session.journal.tree.ids
         encoded = [ids[node] for node in history if ids[node] in self._new_ids]
-        return self._new_ids[max(encoded, key=self._order.__getitem__)] if encoded else None
+        if not encoded:
+            return None
+        last = max(encoded, key=self._order.__getitem__)
+        # The further entries of a line, such as the results of its calls, have its id with a number.
+        names = itertools.takewhile(self._new_ids.__contains__, (f"{last}.{number}" for number in itertools.count(1)))
+        return self._new_ids[[last, *names][-1]]
 
     def _encode(self, entry: CanonicalEntry, parent: str | None) -> Sequence[bytes]:
         for alias in entry.aliases:

@@ -12,6 +12,7 @@ from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.errors import UsageError
 from sessiontree.session.reader import CURRENT, Current
 from sessiontree.session.session import Session, copy_settings
+from sessiontree.sources import is_line_file
 from sessiontree.stores.contract import SessionStore
 
 
@@ -43,14 +44,15 @@ def fork(
     leaf, prompt = find_end(session, at, before)
     if to is None:
         to = session.dialect.name if session.dialect.traits.is_writable else DEFAULT_DIALECT
-    if to == session.dialect.name:
+    if to == session.dialect.name and is_line_file(session.ref.name, session.dialect):
         forked = session.fork(leaf, cwd=cwd, store=store)
         copy_related_folder(session, forked.location)
         return Forked(forked, session.leaf if isinstance(leaf, Current) else leaf, prompt)
     end = session.leaf if isinstance(leaf, Current) else leaf
     request = Request(to, at=end, fork=True, cwd=cwd, out=None if store is None else store.location)
     # A fork is written to a file, where another client can find it, only if its origin is one.
-    if (session if store is None else store).ref.is_file:
+    place = (session if store is None else store).ref
+    if place.is_file or place.item:
         plan = make_plan(session, request)
         forked, report = carry_out(session, plan), plan.report
     else:

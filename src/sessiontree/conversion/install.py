@@ -8,18 +8,21 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
 from sessiontree.conversion.convert import BranchChoice, Converted, Report, convert
 from sessiontree.conversion.verify import first_difference
 from sessiontree.core.ids import new_session_id
-from sessiontree.dialects.canonical import Destination
-from sessiontree.errors import ConversionError, ExistsError, NotFoundError, WriteError
+from sessiontree.dialects.canonical import Destination, SessionMeta
+from sessiontree.dialects.contract import Dialect
+from sessiontree.dialects.storage import Document
+from sessiontree.errors import ConversionError, ExistsError, NotFoundError, SessionTreeError, WriteError
 from sessiontree.session.open import open, open_store
 from sessiontree.session.reader import CURRENT, Current
 from sessiontree.session.session import Session
+from sessiontree.sources.lines_store import iter_file
 from sessiontree.stores.atomic_files import StagedFile, make_folder, sync_folder
 from sessiontree.stores.contract import SessionStore
 from sessiontree.stores.memory import MemoryStore
@@ -68,10 +71,10 @@ def make_plan(session: Session, request: Request, environment: Mapping[str, str]
     id = new_session_id()
     converted = _converted(session, request, id)
     if request.out is None:
-        destination = converted.dialect.destination(converted.meta, environment)
+        destination = find_destination(converted.dialect, converted.meta, environment)
     else:
         destination = Destination(os.path.abspath(request.out), ())
-    size = sum(map(len, converted.lines))
+    size = sum(map(len, _content(converted, destination.path)))
     if request.strict and converted.report.dropped:
         lost = "; ".join(f"{line.count} {line.what}: {line.why}" for line in converted.report.dropped)
         raise ConversionError(f"{session.location}: not converted to {request.to}, because it would drop {lost}")
@@ -87,6 +90,18 @@ def make_plan(session: Session, request: Request, environment: Mapping[str, str]
         related,
         destination.install,
     )
+
+
+def find_destination(dialect: Dialect, meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
+    """Where the client of a dialect looks for a session, by its environment and its own records."""
+    return dialect.locate(dialect.destination(meta, environment), meta, _read_or_none)
+
+
+def _read_or_none(path: str) -> bytes | None:
+    try:
+        return b"".join(iter_file(path))
+    except SessionTreeError:
+        return None
 
 
 def install(session: Session, plan: Plan) -> Session:
@@ -105,7 +120,11 @@ def _run_import(program: str, plan: Plan) -> None:
 
     command = [program, *plan.install[1:]]
     cwd = plan.cwd if os.path.isdir(plan.cwd) else None
-    done = subprocess.run(command, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, check=False)  # noqa: S603
+    # Some clients take the folder from $PWD.
+    environment = os.environ if cwd is None else {**os.environ, "PWD": cwd}
+    done = subprocess.run(  # noqa: S603
+        command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False
+    )
     if done.returncode:
         lines = (done.stderr or done.stdout).decode("utf-8", "replace").split("\n")
         why = next((line for line in reversed(lines) if line.strip()), "no output").strip()
@@ -119,9 +138,10 @@ def carry_out(session: Session, plan: Plan) -> Session:
     if os.path.lexists(plan.path):
         raise ExistsError(f"{plan.path}: the file already exists; nothing was written")
     try:
-        staged = StagedFile(plan.path, _converted(session, plan.request, plan.id).lines)
+        converted = _converted(session, plan.request, plan.id)
+        staged = StagedFile(plan.path, _content(converted, plan.path))
         try:
-            _verify(session, open(staged.location, dialect=plan.request.to), plan.request)
+            _verify(session, _open_staged(staged.location, plan.path, converted.dialect), plan.request)
             # The related folder first: if copying fails, no session is published without its related files.
             if plan.related_folder is not None:
                 _copy_folder(*plan.related_folder)
@@ -131,6 +151,23 @@ def carry_out(session: Session, plan: Plan) -> Session:
     except OSError as error:
         raise WriteError(f"{plan.path}: could not be written: {error.strerror or error}; no file was left") from error
     return open(plan.path, dialect=plan.request.to)
+
+
+def _content(converted: Converted, path: str) -> Iterator[bytes]:
+    """The content of the file to write: the lines, or the document that the client reads."""
+    storage = converted.dialect.storage(path)
+    if isinstance(storage, Document) and storage.content is not None:
+        return iter(storage.content(line.removesuffix(b"\n") for line in converted.lines))
+    return converted.lines
+
+
+def _open_staged(location: str, path: str, dialect: Dialect) -> Session:
+    """Open a file before it gets its name, which decides how it is stored."""
+    storage = dialect.storage(path)
+    if not isinstance(storage, Document):
+        return open(location, dialect=dialect.name)
+    lines = storage.lines(b"".join(iter_file(location)))
+    return open_store(MemoryStore(b"".join(line + b"\n" for line in lines), location), dialect=dialect.name)
 
 
 def convert_into(session: Session, request: Request, store: SessionStore | None = None) -> tuple[Session, Report]:

@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
+from sessiontree import plugins
+from sessiontree.conversion.convert import BranchChoice
 from sessiontree.conversion.copies import Copy, CopyFile, origin_of
-from sessiontree.conversion.install import Plan, Request, check_not_empty, install, make_plan
+from sessiontree.conversion.install import Plan, Request, check_not_empty, find_destination, install, make_plan
 from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.dialects.canonical import SessionMeta
 from sessiontree.dialects.contract import Dialect, ReadOptions
@@ -61,7 +63,9 @@ def plan_resumption(
         if found is not None:
             return Resumption(found.command, found.cwd, copy=found)
     check_not_empty(session)
-    plan = make_plan(session, Request(agent, branch="all", cwd=cwd), environment)
+    target: Dialect = plugins.load("dialects", agent)
+    branch: BranchChoice = "active" if target.traits.is_linear else "all"
+    plan = make_plan(session, Request(agent, branch=branch, cwd=cwd), environment)
     return Resumption(plan.resume, plan.cwd, plan)
 
 
@@ -69,7 +73,9 @@ def resume_in_place(
     dialect: Dialect, meta: SessionMeta, path: str, environment: Mapping[str, str] = os.environ
 ) -> tuple[str, ...] | None:
     """The client's command for a session that is where the client keeps its files; None if it is elsewhere."""
-    own = dialect.destination(meta, environment)
+    own = find_destination(dialect, meta, environment)
+    if own.install:
+        return None  # the client keeps its sessions elsewhere
     if os.path.dirname(os.path.realpath(path)) != os.path.dirname(os.path.realpath(own.path)):
         return None
     # A file keeps the name that its client or the user gave it, which does not have to be the one we would give it.
@@ -107,6 +113,7 @@ def start_agent(
         install_copy(session, resumption.plan, copies)
     before_start()
     os.chdir(resumption.cwd)
+    os.environ["PWD"] = resumption.cwd  # some clients take the folder from there
     os.execv(program, resumption.command)  # noqa: S606 - no shell is what we want
 
 

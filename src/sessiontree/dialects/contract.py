@@ -543,6 +543,13 @@ class Locations(_Described, Protocol):
         """Where the client looks for a new session, by its own rules and environment variables."""
         ...
 
+    def locate(self, destination: Destination, meta: SessionMeta, read: Callable[[str], bytes | None]) -> Destination:
+        """Correct a destination by the client's own records, such as the folder it has chosen for a project.
+
+        `read` returns the bytes of a file, or None if it does not exist.
+        """
+        ...
+
     def blob_folder(self, location: str) -> str | None:
         """The folder where the client stores large content of a session file, flat by hash; None without one."""
         ...

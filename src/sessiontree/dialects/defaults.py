@@ -289,6 +289,9 @@ class DialectBase:
     def destination(self, meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
         raise self._read_only()
 
+    def locate(self, destination: Destination, meta: SessionMeta, read: Callable[[str], bytes | None]) -> Destination:
+        return destination
+
     def blob_folder(self, location: str) -> str | None:
         return None
 

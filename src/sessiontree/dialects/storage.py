@@ -7,8 +7,8 @@ problem of the session.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -22,13 +22,56 @@ class Document(Struct, frozen=True):
 
     lines: Callable[[bytes], Iterable[bytes]]
     """Splits the content of the file into the lines of the session, without LF."""
+    content: Callable[[Iterable[bytes]], Iterable[bytes]] | None = None
+    """The inverse, for files that are written for the client: turns lines without LF into the content of a file."""
+
+
+class FileReader(Protocol):
+    """Reads the other files of a session. Neither method raises an error."""
+
+    def names(self, folder: str) -> Sequence[str]:
+        """The sorted names in a folder; empty if it cannot be read."""
+        ...
+
+    def read(self, path: str) -> bytes | None:
+        """The bytes of a regular file; None if it cannot be read."""
+        ...
+
+
+class Gathered(Struct, frozen=True):
+    """A file that describes a session, whose messages are in files of their own."""
+
+    lines: Callable[[str, bytes, FileReader], Iterable[bytes]]
+    """Turns the path and the content of the file into the lines of the session, without LF.
+
+    Paths of other files may only be built from names that the reader listed.
+    """
+
+
+class Outline(Struct, frozen=True):
+    """A short form of a session in a database, so that listing a large one need not read it."""
+
+    lines: Sequence[bytes]
+    """The header, the first and the last prompt, without LF."""
+    messages: int
+    active: int | None = None
+    """Time of the last message in milliseconds since 1970."""
+    model: str | None = None
+    requests: int = 0
+    input: int | float = 0
+    output: int | float = 0
+    cached: int | float = 0
+    cache_written: int | float = 0
+    cost: float = 0.0
 
 
 class Rows(Struct, frozen=True):
     """An SQLite database that contains many sessions. Its queries only read."""
 
-    sessions: str
-    """A query for all sessions, with these columns, of which only `item` is required:
+    sessions: str | tuple[str, ...]
+    """A query for all sessions; several are tried in order, until the database has the tables and columns of one.
+
+    Its columns, of which only `item` is required:
 
     item      the id of the session in the database
     modified  time of the last change in milliseconds since 1970
@@ -39,10 +82,15 @@ class Rows(Struct, frozen=True):
 
     A session without `modified` and `stamp` is read again after every write to the database.
     """
-    lines: str
-    """A query for the rows of one session, in order; `:item` is the session."""
-    line: Callable[[tuple[Any, ...]], bytes]
-    """Turns a row of `lines` into a line without LF."""
+    lines: str | tuple[str, ...]
+    """A query for the rows of one session, in order; `:item` is the session. Several are tried as for `sessions`."""
+    line: Callable[[tuple[Any, ...]], bytes | Sequence[bytes]]
+    """Turns a row of `lines` into a line without LF, or into several: a part of a row that cannot be decoded is a line
+    of its own."""
+    outline: str | tuple[str, ...] = ()
+    """A query for one row with a short form of one session; without it, a listing reads the whole session."""
+    outline_of: Callable[[Mapping[str, Any]], Outline | None] = lambda row: None  # noqa: ARG005 - the default
+    """Turns the row of `outline` into the short form; None if the whole session has to be read."""
 
 
 class Compressed(Struct, frozen=True):
@@ -79,6 +127,6 @@ class Joined(Struct, frozen=True):
     """The compression of the file itself."""
 
 
-Storage: TypeAlias = LineFile | Document | Rows | Compressed | Joined
+Storage: TypeAlias = LineFile | Document | Gathered | Rows | Compressed | Joined
 
 LINE_FILE = LineFile()

@@ -319,6 +319,10 @@ class TextReader:
                 read(line, texts)
         return Line(line.uuid or line.id or "", iso_time(line.timestamp), message.model or "", texts)
 
+    def read_other(self, raw: bytes) -> Line | None:
+        """Read a line of a format with other fields, for which subclasses replace this; None to use `read`."""
+        return None
+
     def user_text_kind(self, line: TextLine) -> str:
         """The kind of a message in the user's role: `prompt`, or `context` or `summary` if the client inserted it."""
         return "prompt"

@@ -151,6 +151,9 @@ class Library:
             ],
             by_prefix,
         ):
+            if len({summary.id for summary in candidates}) == 1:
+                # Some clients leave files without messages that have the id of another one.
+                candidates = [summary for summary in candidates if summary.health != "empty"] or candidates
             if len(candidates) == 1:
                 return candidates[0]
             if candidates:

@@ -34,6 +34,8 @@ _BATCH = 100
 _DETECT_BYTES = 16 * 1024
 _MAX_EXAMINED = 2 << 20
 """Bytes of sessions that one scan examines; the others are examined after the list is shown."""
+_MAX_OF_DATABASES = 1 << 20
+"""Bytes of sessions in databases that one scan reads completely. Of others it takes the short form, if there is one."""
 
 
 class Scan(Struct, frozen=True):
@@ -155,8 +157,41 @@ class Scanner:
             yield unreadable(SessionRef(file.path), dialect.name, file.size, file.modified)
             return
         agents = self._agents[file.root]
-        yield from self._read_listed(stats, agents)
+        yield from self._read_items(file.path, stats, dialect, storage, agents)
         self._others.append((file.path, file.stamp, agents, [stat.ref.item for stat in stats]))
+
+    def _read_items(
+        self, path: str, stats: Sequence[SessionStat], dialect: Dialect, storage: Rows, agents: str
+    ) -> Iterator[Summary]:
+        """Read the changed sessions of a database: completely as long as they are few, then in their short form."""
+        from sessiontree.dialects.contract import SessionFile
+        from sessiontree.library.summary_reader import read_outline
+        from sessiontree.sources.items import read_outlines
+
+        changed: list[SessionStat] = []
+        size = 0
+        for stat in stats:
+            row = self._rows.get(str(stat.ref))
+            is_known = row is not None and row.stamp == _stamp(stat) and row.agents == agents
+            if storage.outline and not is_known and size >= _MAX_OF_DATABASES:
+                changed.append(stat)
+                continue
+            for summary in self._read_listed([stat], agents):
+                size += 0 if is_known else summary.size
+                yield summary
+        outlines = read_outlines(path, storage, [stat.ref.item for stat in changed])
+        for stat, outline in zip(changed, outlines, strict=True):
+            if outline is None:
+                yield from self._read_listed([stat], agents)
+                continue
+            self._rows.pop(str(stat.ref), None)
+            seen = read_outline(stat.ref, outline, dialect.name, stat.changed, SessionFile(stat.kind, stat.id))
+            if stat.parent is not None:
+                seen = _with(seen, parent=str(stat.parent))
+            self.read += 1
+            self.bytes_read += seen.bytes_read
+            self._reads.append((_with(seen, is_line_file=False), _stamp(stat), agents))
+            yield self._reads[-1][0].summary
 
     def _read_repository(self, root: Root) -> Iterator[Summary]:
         from sessiontree.stores.repositories import open_repository
@@ -170,7 +205,7 @@ class Scanner:
         from sessiontree.dialects.contract import SessionFile
 
         for stat in stats:
-            stamp = (stat.size, stat.changed, stat.identity)
+            stamp = _stamp(stat)
             row = self._rows.pop(str(stat.ref), None)
             known = row.summary if row is not None and row.stamp == stamp and row.agents == agents else None
             if known is not None:
@@ -232,6 +267,10 @@ class Scanner:
         if root not in self._cwd_records:
             self._cwd_records[root] = dialect_named(agent).session_cwds(root, read_small)
         return self._cwd_records[root].get(os.path.dirname(file.relative), "")
+
+
+def _stamp(stat: SessionStat) -> Stamp:
+    return stat.size, stat.changed, stat.identity
 
 
 def _with(seen: SummaryRead, **changes: Any) -> SummaryRead:

@@ -24,7 +24,9 @@ from msgspec import Struct
 from sessiontree import repair
 from sessiontree.core.context import milliseconds
 from sessiontree.core.entries import Header
+from sessiontree.core.usage import UnpricedUsage, UsageTotals
 from sessiontree.dialects.contract import SessionFile
+from sessiontree.dialects.storage import Outline
 from sessiontree.errors import SessionTreeError
 from sessiontree.library import counts
 from sessiontree.library.counts import Counted
@@ -126,6 +128,35 @@ def read_ends(
         edge = (tail or head)[-_EDGE:]
         state = State(_digest(head), edge, kept_lines(reader), counted)
     return SummaryRead(summary, state, len(head) + len(tail))
+
+
+def read_outline(ref: SessionRef, outline: Outline, agent: str, modified: int, file: SessionFile) -> SummaryRead:
+    """Make the summary of a session from its short form. Its counts are those that its database has ready."""
+    data = b"".join(line + b"\n" for line in outline.lines)
+    reader = read_lines(data, str(ref), agent)
+    model = outline.model
+    tokens = UnpricedUsage(model or "", outline.input, outline.output, outline.cached)
+    counted = Counted(
+        model=model,
+        messages=outline.messages,
+        branches=min(outline.messages, 1),
+        usage=UsageTotals(
+            outline.requests,
+            outline.input,
+            outline.output,
+            outline.cached,
+            outline.cache_written,
+            outline.cost,
+            () if outline.cost or not model else (tokens,),
+        ),
+        exact=False,
+    )
+    size = len(data) * max(outline.messages, 1) // max(len(outline.lines), 1)
+    active = outline.active
+    summary = _summary(
+        reader, counted, ref, size, modified, file, is_damaged=None, active=active, dated=active is not None
+    )
+    return SummaryRead(summary, None, len(data))
 
 
 def read_growth(

@@ -38,7 +38,7 @@ Offset: TypeAlias = Annotated[
     int, Field(ge=0, description="number of items to skip: nextOffset of the previous result")
 ]
 Agent: TypeAlias = Annotated[
-    str, Field(description="only sessions of one agent: claude, codex, pi, omp, neovate, qwen, native")
+    str, Field(description="only sessions of one agent, such as claude, codex, opencode or native")
 ]
 Project: TypeAlias = Annotated[str, Field(description="a folder: only sessions of its project; . is the current one")]
 Since: TypeAlias = Annotated[str, Field(description="only active since: 12h, 7d, 2026-11-01")]

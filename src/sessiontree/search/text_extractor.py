@@ -30,7 +30,7 @@ def read_line(raw: bytes, dialect: Dialect | str, get_blob: Callable[[str], byte
     if line.sessiontreeBlobs and get_blob is not None:
         return read_line(_with_blobs(raw, get_blob), dialect)
     reader = _rules_of(dialect) if isinstance(dialect, str) else dialect.client.texts
-    found = (reader or NATIVE_TEXTS).read(line)
+    found = (None if reader is None else reader.read_other(raw)) or (reader or NATIVE_TEXTS).read(line)
     if not found.texts and reader is None:
         return _from_entry(raw, _loaded(dialect))
     return [found] if found.texts else []
@@ -49,7 +49,8 @@ def _loaded(dialect: Dialect | str) -> Dialect:
 
 def _read_record(record: bytes, dialect: Dialect) -> list[Line]:
     try:
-        found = (dialect.client.texts or NATIVE_TEXTS).read(decode_line(record))
+        reader = dialect.client.texts or NATIVE_TEXTS
+        found = reader.read_other(record) or reader.read(decode_line(record))
     except DECODE_ERRORS:
         return _from_entry(record, dialect)
     return [found] if found.texts else []

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 from urllib.parse import quote
 
 from sessiontree.errors import NotFoundError, StoreError
@@ -13,6 +14,7 @@ from sessiontree.errors import NotFoundError, StoreError
 _BUSY_SECONDS = 5.0
 _WAL_VERSION = b"\x02"
 _READ_VERSION_AT = 19
+_HEADER_BYTES = 100
 
 
 @contextlib.contextmanager
@@ -25,12 +27,28 @@ def open_database(path: str) -> Iterator[sqlite3.Connection]:
         raise StoreError(f"{path}: the database cannot be read: {error}") from error
 
 
+def run_first(
+    database: sqlite3.Connection, queries: str | tuple[str, ...], values: Mapping[str, Any] = {}
+) -> sqlite3.Cursor:
+    """Run the first query whose tables and columns the database has: older versions of a client lack some of them."""
+    *others, last = (queries,) if isinstance(queries, str) else queries
+    for query in others:
+        try:
+            return database.execute(query, values)
+        except sqlite3.OperationalError as error:
+            if "no such" not in str(error):
+                raise
+    return database.execute(last, values)
+
+
 def _connect(path: str) -> sqlite3.Connection:
     # Opening a database in WAL mode creates its -wal and -shm files, even for reading. If another program has it open,
-    # they exist, and reading with locks creates nothing. Otherwise no lock is needed: without locks and in exclusive
-    # mode, SQLite keeps the index of a -wal file that a killed program left in memory.
+    # they exist, and reading with locks creates nothing. Its -shm file is opened for reading only: else each reader
+    # would note its position in it. If no program has the files open, SQLite then builds the index of the log in
+    # memory. Without a -shm file no lock is needed: without locks and in exclusive mode, SQLite keeps the index of a
+    # -wal file that a killed program left in memory, too.
     is_alone = _is_wal(path) and not os.path.exists(f"{path}-shm")
-    options = "mode=ro&vfs=unix-none" if is_alone else "mode=ro"
+    options = "mode=ro&vfs=unix-none" if is_alone else "mode=ro&readonly_shm=1"
     database = sqlite3.connect(f"file:{quote(path)}?{options}", uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
     try:
         database.text_factory = lambda raw: raw.decode("utf-8", "replace")
@@ -39,10 +57,29 @@ def _connect(path: str) -> sqlite3.Connection:
         database.execute("PRAGMA query_only = ON")
         if is_alone:
             database.execute("PRAGMA locking_mode = EXCLUSIVE")
+        if missing_pages(path):
+            # SQLite refuses a file that was cut. With this setting it reads the pages that are left.
+            database.execute("PRAGMA writable_schema = ON")
     except sqlite3.Error:
         database.close()
         raise
     return database
+
+
+def missing_pages(path: str) -> int:
+    """The number of pages that a database lacks at its end, because its file was cut; 0 for a complete file."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(_HEADER_BYTES)
+            size = os.fstat(file.fileno()).st_size
+        if len(head) < _HEADER_BYTES or (os.path.exists(f"{path}-wal") and os.path.getsize(f"{path}-wal")):
+            return 0  # the log has the pages, too
+    except OSError:
+        return 0
+    page_size = int.from_bytes(head[16:18])
+    page_size = 65536 if page_size == 1 else page_size
+    count, is_valid = int.from_bytes(head[28:32]), head[24:28] == head[92:96]
+    return max(count - size // page_size, 0) if page_size and is_valid else 0
 
 
 def _is_wal(path: str) -> bool:

@@ -8,8 +8,11 @@ from collections.abc import Callable, Iterator
 from sessiontree import plugins
 from sessiontree.dialects.contract import Locations
 from sessiontree.dialects.storage import Rows
+from sessiontree.errors import SessionTreeError
 from sessiontree.sources.items import iter_items
 from sessiontree.stores.contract import SessionRef
+
+_LINES = ".jsonl"
 
 
 def iter_sessions(path: str, on_error: Callable[[OSError], None] | None = None) -> Iterator[SessionRef]:
@@ -26,7 +29,22 @@ def iter_sessions(path: str, on_error: Callable[[OSError], None] | None = None) 
         folders.sort()
         for name in sorted(names):
             if name.endswith(endings):
-                yield from _iter_file(os.path.join(folder, name), dialects)
+                path = os.path.join(folder, name)
+                if name.endswith(_LINES) or _is_session(path, dialects):
+                    yield from _iter_file(path, dialects)
+
+
+def _is_session(path: str, dialects: list[Locations]) -> bool:
+    """Whether a file whose name says little, such as one that ends with `.json`, contains sessions."""
+    from sessiontree.sources.detect import detect_source
+
+    try:
+        if any(True for ref in _iter_file(path, dialects) if ref.item):
+            return True
+        detect_source(SessionRef(path))
+    except SessionTreeError:
+        return False
+    return True
 
 
 def _iter_file(path: str, dialects: list[Locations]) -> Iterator[SessionRef]:

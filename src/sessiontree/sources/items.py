@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import Any
 
-from sessiontree.dialects.storage import Rows
+from sessiontree.dialects.storage import Outline, Rows
 from sessiontree.errors import StoreError
-from sessiontree.sources.database import open_database
+from sessiontree.sources.database import open_database, run_first
 from sessiontree.stores.contract import SessionRef, SessionStat
 
 _INTEGER = 1 << 63
@@ -18,7 +18,7 @@ _INTEGER = 1 << 63
 def iter_items(path: str, storage: Rows, changed: int, dialect: str) -> Iterator[SessionStat]:
     """List the sessions of a database that was changed at this time in nanoseconds; `StoreError` if it is damaged."""
     with open_database(path) as database:
-        cursor = database.execute(storage.sessions)
+        cursor = run_first(database, storage.sessions)
         columns = [name for name, *_ in cursor.description]
         if "item" not in columns:
             raise StoreError(f"{path}: the query for sessions has no column 'item'")
@@ -29,8 +29,20 @@ def iter_items(path: str, storage: Rows, changed: int, dialect: str) -> Iterator
 
 
 def has_item(database: sqlite3.Connection, storage: Rows, item: str) -> bool:
-    sql = f"SELECT 1 FROM ({storage.sessions}) WHERE CAST(item AS TEXT) = ?"  # noqa: S608 - the dialect's own query
-    return database.execute(sql, (item,)).fetchone() is not None
+    queries = (storage.sessions,) if isinstance(storage.sessions, str) else storage.sessions
+    checks = tuple(f"SELECT 1 FROM ({query}) WHERE CAST(item AS TEXT) = :item" for query in queries)  # noqa: S608 - the dialect's own queries
+    return run_first(database, checks, {"item": item}).fetchone() is not None
+
+
+def read_outlines(path: str, storage: Rows, items: Iterable[str]) -> Iterator[Outline | None]:
+    """The short form of each session, from one connection; None for one that has to be read as a whole."""
+    with open_database(path) as database:
+        for item in items:
+            try:
+                row = run_first(database, storage.outline, {"item": item}).fetchone() if storage.outline else None
+                yield None if row is None else storage.outline_of(dict(zip(row.keys(), row, strict=True)))
+            except (sqlite3.Error, ValueError):  # reading it as a whole reports the damage
+                yield None
 
 
 def _stat(path: str, row: dict[str, Any], changed: int, dialect: str) -> SessionStat:

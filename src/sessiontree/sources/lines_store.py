@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO
 
-from sessiontree.errors import NotFoundError, SessionTreeError, StoreError
+from sessiontree.errors import NotFoundError, ReadOnlyError, SessionTreeError, StoreError
 from sessiontree.stores.contract import SessionRef
 from sessiontree.stores.read_only import ReadOnlyStore
 
@@ -54,6 +54,11 @@ class LinesStore(ReadOnlyStore):
 
     def __del__(self) -> None:
         self.close()
+
+    def _refusal(self) -> ReadOnlyError:
+        return ReadOnlyError(
+            f"{self.location}: cannot be written: it is read-only; `sessiontree fork` makes a copy for its client"
+        )
 
     def _fill(self) -> bytearray:
         if self._held is not None:

@@ -248,7 +248,10 @@ def _check_locations(locations: Locations) -> None:
     expect(roots == locations.session_roots(dict(_ENVIRONMENT)), "session roots depend on the environment alone", roots)
     if not locations.traits.is_writable:
         return
-    path = locations.destination(_META, _ENVIRONMENT).path
+    destination = locations.destination(_META, _ENVIRONMENT)
+    if destination.install:
+        return  # the client keeps its sessions elsewhere, and the file is only for its import command
+    path = destination.path
     root = next((root for root in roots if path.startswith(root.rstrip("/") + "/")), None)
     expect(root is not None, "new sessions are below a session root", (path, roots))
     if root is not None:

@@ -201,7 +201,7 @@ def parse_usage(raw: bytes) -> Entry:
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return parse_line(raw)
     response, tokens = line.message, msgspec.structs.astuple(line.message.usage)
-    usage = Usage(*tokens, total_tokens=sum(tokens))
+    usage = Usage(*tokens, sum(tokens))
     return MessageEntry(
         line.uuid, message=Assistant(usage=usage, model=response.model, response_id=response.id or None)
     )

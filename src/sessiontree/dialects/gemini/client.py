@@ -1,0 +1,44 @@
+"""Facts about Gemini CLI."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sessiontree.core.jsonio import parse_object
+from sessiontree.dialects.client import Client
+from sessiontree.dialects.gemini.texts import TEXTS
+
+if TYPE_CHECKING:
+    from sessiontree.dialects.tool_table import ToolTable
+
+_DEFAULT_DAYS = 30
+
+
+class GeminiClient(Client):
+    name = "Gemini CLI"
+    compaction_strategy = "segment"
+    texts = TEXTS
+    allows_flat_root = False
+
+    @property
+    def tools(self) -> ToolTable:
+        from sessiontree.dialects.gemini.tools import TOOLS
+
+        return TOOLS
+
+    def retention_days(self, location: str, read: Callable[[str], bytes | None]) -> int | None:
+        base = location.partition("/.gemini/tmp/")[0]
+        general = parse_object(read(os.path.join(base, ".gemini", "settings.json")) or b"").get("general")
+        retention = general.get("sessionRetention") if isinstance(general, dict) else None
+        if isinstance(retention, dict):
+            age = retention.get("maxAge")
+            if retention.get("enabled") is False:
+                return None
+            if isinstance(age, str) and age.endswith("d") and age[:-1].isdecimal():
+                return int(age[:-1])
+        return _DEFAULT_DAYS
+
+
+CLIENT = GeminiClient()

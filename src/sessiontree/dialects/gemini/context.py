@@ -1,0 +1,87 @@
+"""The messages that Gemini CLI sends for a session it resumes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from sessiontree.core.context import Context, Path, Rules, build_context
+from sessiontree.core.entries import Entry, MessageEntry
+from sessiontree.core.messages import (
+    Assistant,
+    CompactionSummary,
+    LazyMessages,
+    Message,
+    Text,
+    ToolResult,
+    User,
+    blocks_of,
+)
+from sessiontree.dialects.contract import IndexedLines
+from sessiontree.dialects.gemini.content import sent_messages
+from sessiontree.dialects.gemini.entries import parse_fields
+from sessiontree.dialects.gemini.records import plain_text
+
+INTERRUPTED = "[The previous response was interrupted before it completed.]"
+_RULES = Rules(resets=False, explicit_model_wins=False)
+
+
+def build_sent_context(lines: IndexedLines, nodes: list[int]) -> Context:
+    def load(positions: Sequence[int]) -> list[Entry]:
+        return [_sent_entry(fields) for fields in lines.fields([nodes[at] for at in positions])]
+
+    sizes = lines.sizes(nodes)
+    path = Path(
+        [lines.tree.ids[node] for node in nodes],
+        [lines.types[node] for node in nodes],
+        load,
+        lambda positions: [sizes[at] for at in positions],
+    )
+    context = build_context(path, _RULES)
+    if isinstance(context.messages, LazyMessages):
+        return context  # too large to be joined in memory
+    summaries = [node for node in nodes if lines.types[node] == "compaction"]
+    answer = lines.fields(summaries[-1:])[0]["compaction"].get("answer") if summaries else None
+    return _joined(context, plain_text(answer.get("content")) if isinstance(answer, dict) else "")
+
+
+def _sent_entry(fields: dict[str, Any]) -> Entry:
+    entry = parse_fields(fields)
+    if not isinstance(entry, MessageEntry):
+        return entry
+    messages = sent_messages(fields)
+    if not messages:
+        return MessageEntry(id=entry.id, timestamp=entry.timestamp)
+    return MessageEntry(id=entry.id, timestamp=entry.timestamp, message=messages[0], more_messages=tuple(messages[1:]))
+
+
+def _joined(context: Context, answer: str) -> Context:
+    """Join messages of one role that follow each other, and add those that Gemini CLI inserts."""
+    messages: list[Message] = []
+    sources: list[str] = []
+
+    def add(message: Message, source: str) -> None:
+        last = messages[-1] if messages else None
+        if isinstance(message, User) and isinstance(last, User):
+            messages[-1] = msgspec.structs.replace(
+                last, content=(*blocks_of(last.content), *blocks_of(message.content))
+            )
+        elif isinstance(message, Assistant) and isinstance(last, Assistant):
+            content = (*blocks_of(last.content), *blocks_of(message.content))
+            messages[-1] = msgspec.structs.replace(message, content=content)
+        else:
+            messages.append(message)
+            sources.append(source)
+
+    for message, source in zip(context.messages, context.sources, strict=True):
+        if isinstance(message, CompactionSummary):
+            add(User(timestamp=message.timestamp, content=(Text(message.summary),)), source)
+            if answer:
+                add(Assistant(timestamp=message.timestamp, content=(Text(answer),)), source)
+        else:
+            add(message, source)
+    if messages and isinstance(messages[-1], ToolResult):
+        add(Assistant(timestamp=messages[-1].timestamp, content=(Text(INTERRUPTED),)), sources[-1])
+    return msgspec.structs.replace(context, messages=tuple(messages), sources=tuple(sources))
