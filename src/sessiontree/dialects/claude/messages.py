@@ -201,7 +201,8 @@ def parse_usage(raw: bytes) -> Entry:
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return parse_line(raw)
     response, tokens = line.message, msgspec.structs.astuple(line.message.usage)
-    usage = Usage(*tokens, sum(tokens))
+    usage = Usage(*tokens)
+    usage = msgspec.structs.replace(usage, total_tokens=sum(tokens))
     return MessageEntry(
         line.uuid, message=Assistant(usage=usage, model=response.model, response_id=response.id or None)
     )
