@@ -335,6 +335,10 @@ def find_rule_difference(
         return None
     if without_open_calls(ours) == without_open_calls(theirs):
         return "programs treat calls without a result differently"
+    if case.is_unconverted:  # the same file, read with the rules of oh-my-pi
+        session = sessiontree.open(case.source.path, dialect=case.program)
+        ours, theirs = compare_history(case, session, rebuilt, leaf=leaf)
+        return "oh-my-pi drops calls without a result" if ours == theirs else None
     if case.program in DROP_FAILED_TURNS:
         session = case.source.opened(case.program)
         ours, theirs = compare_history(case, session, rebuilt, leaf=leaf, failed_turns=False)
