@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from sessiontree import plugins
 from sessiontree.cli.commands import COMMANDS
 from sessiontree.cli.completion.protocol import AGENT_ARGUMENTS, FALLBACKS, complete_line
 from sessiontree.cli.completion.quotes import unquote
@@ -141,7 +142,7 @@ def test_choices_are_offered_after_a_space_and_after_an_equals_sign(complete: Co
     assert complete("list", "--sort", "") == ["nothing", "recent", "size", "cost", "messages"]
     assert complete("list", "--sort=s") == ["nothing", "--sort=size"]
     assert complete("export", "x", "--format", "h") == ["nothing", "html"]
-    assert complete("convert", "x", "--to", "") == ["nothing", "claude", "native", "neovate", "omp", "pi"]
+    assert complete("convert", "x", "--to", "") == ["nothing", *plugins.names("dialects")]
     assert complete("worktree", "") == ["nothing", "save", "restore", "list"]
 
 
