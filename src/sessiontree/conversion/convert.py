@@ -221,9 +221,6 @@ class _Conversion:
             for unlike in self._find_unlike(leaf, all_branches=all_branches):
                 last = unlike.end
                 for entry in restate(unlike.context, unlike.entries):
-                    if entry.kind == "reset_boundary" and not self._target.client.encodes_resets:
-                        last = None  # a new root starts with an empty context, too
-                        continue
                     encoded = self._encode_mapped(entry, last)
                     yield from _with_lf(encoded.lines)
                     last = encoded.id
@@ -287,7 +284,8 @@ class _Conversion:
                 file.writelines(trial.iter_lines(leaf, all_branches=all_branches, restates=False))
             with open_store(FileStore(path), dialect=self._target.name) as copy:
                 unlike = self._compare(copy, leaf, all_branches=all_branches)
-        can_restate = not self._target.traits.is_linear
+        # Without a reset, the messages would have to start a new tree, apart from the conversation.
+        can_restate = self._target.client.encodes_resets
         for _ in unlike:
             self._report.note(RESTATED_NOTE if can_restate else UNLIKE_NOTE)
         return unlike if can_restate else []
