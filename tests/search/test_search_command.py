@@ -219,7 +219,10 @@ def test_without_hits_the_scope_and_a_hint_are_printed(place: Place) -> None:
     assert "no match for 'zyzzyva quokka' in 2 sessions of pi" in ran.err
     assert "try: " in ran.err
     assert "OR" in ran.err
-    assert "unknown agent 'no'; known: claude, native, neovate, omp, pi" in place.search("x", "--agent", "no").err
+    assert (
+        "unknown agent 'no'; known: claude, codex, gemini, native, neovate, omp, opencode, pi, qwen"
+        in place.search("x", "--agent", "no").err
+    )
     empty = place.search("zyzzyva", "--json").json
     assert (empty["hits"], empty["total"], empty["nextOffset"]) == ([], 0, None)
 
