@@ -76,6 +76,7 @@ def test_another_lane_is_kept_instead_and_undoing_that_restores_the_first(explor
     assert verdicts(explored) == ["kept", "left"]
 
 
+@pytest.mark.slow
 def test_lanes_are_merged_and_dropped_and_both_undone(explored: Explored) -> None:
     before = files(explored)
     done = plan(explored, "drop-lanes", lanes=["1"]).do()

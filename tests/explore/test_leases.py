@@ -305,6 +305,7 @@ class Slow(LaneWorktrees):
         time.sleep(1.0)
 
 
+@pytest.mark.slow
 def test_a_process_that_takes_long_to_create_worktrees_keeps_its_lease(tmp_path: Path) -> None:
     make_repository(tmp_path / "project")
     session = new_session(tmp_path)

@@ -225,6 +225,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_working_time_before_a_kill_counts(session: Session) -> None:
     session.close()
     began = time.monotonic()

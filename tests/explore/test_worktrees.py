@@ -536,6 +536,7 @@ LaneWorktrees(*sys.argv[2:5]).apply(msgspec.json.decode(sys.argv[5], type=Worktr
 """
 
 
+@pytest.mark.slow
 def test_applying_files_can_be_repeated_after_a_kill(tmp_path: Path, project: Path, worktrees: LaneWorktrees) -> None:
     worktree = worktrees.make(RUN, 1)
     lines = (project / "a.txt").read_text().splitlines()

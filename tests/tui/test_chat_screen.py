@@ -60,6 +60,7 @@ def test_a_resumed_session_shows_its_conversation_back_to_the_first_entry(chat: 
     chat.run([], steps, session=chat.session(*texts))
 
 
+@pytest.mark.slow
 def test_a_long_session_is_read_as_far_as_it_is_visible_and_scrolls_back_to_its_first_entry(chat: Chat) -> None:
     session = chat.session()
     for number in range(400):

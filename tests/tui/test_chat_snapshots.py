@@ -20,7 +20,7 @@ from tests.tui.chats import Chat, idle, screen_of, sees, sent
 from tests.tui.conftest import until
 from tests.tui.snapshots import Capture, capture, check_snapshot
 
-SIZES = [(80, 24), (120, 40), pytest.param((200, 60), marks=pytest.mark.slow)]
+SIZES = [(80, 24), pytest.param((120, 40), marks=pytest.mark.slow), pytest.param((200, 60), marks=pytest.mark.slow)]
 Take = Callable[[Pilot[Any], str], Awaitable[None]]
 
 MARKDOWN = """# The lexer
@@ -127,7 +127,7 @@ def test_the_chat_looks_as_before(
     check(make, turns, steps, size, tmp_path, monkeypatch, rewrite_snapshots)
 
 
-@pytest.mark.parametrize("size", [(80, 24), pytest.param((120, 40), marks=pytest.mark.slow), SIZES[-1]])
+@pytest.mark.parametrize("size", SIZES)
 def test_the_explore_board_looks_as_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rewrite_snapshots: bool, size: tuple[int, int]
 ) -> None:

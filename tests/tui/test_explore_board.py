@@ -79,6 +79,7 @@ def test_a_lane_is_opened_compared_and_kept(chat: Chat) -> None:
     chat.run(TURNS, steps)
 
 
+@pytest.mark.slow
 def test_lanes_are_dropped_decided_about_later_and_merged(chat: Chat) -> None:
     async def steps(pilot: Pilot[Any]) -> None:
         await sent(pilot, '/explore 3 "write a file"')

@@ -42,7 +42,9 @@ async def _tree_is_shown(pilot: Pilot[Any]) -> None:
     await until(pilot, lambda: isinstance(pilot.app.screen, TreeScreen) and pilot.app.screen._source is not None)
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), pytest.param((200, 60), marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "size", [(80, 24), pytest.param((120, 40), marks=pytest.mark.slow), pytest.param((200, 60), marks=pytest.mark.slow)]
+)
 def test_screens_look_as_before(
     running: Running, monkeypatch: pytest.MonkeyPatch, rewrite_snapshots: bool, size: tuple[int, int]
 ) -> None:

@@ -17,7 +17,7 @@ from tests.chat.terminals import Place, scripted, turn
 SECONDS = 60
 
 
-@pytest.mark.parametrize("command", ["ui", "chat"])
+@pytest.mark.parametrize("command", ["ui", pytest.param("chat", marks=pytest.mark.slow)])
 def test_the_ui_ends_when_a_terminal_is_closed_that_does_not_control_it(tmp_path: Path, command: str) -> None:
     place = Place(tmp_path)
     environment = {

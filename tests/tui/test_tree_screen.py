@@ -126,6 +126,7 @@ def test_enter_on_a_prompt_goes_to_just_before_it_and_can_be_undone(running: Run
     walk(running, steps)
 
 
+@pytest.mark.slow
 def test_leaving_a_branch_with_a_summary_shows_it_first(running: Running) -> None:
     async def steps(pilot: Pilot[Any]) -> None:
         await go_to(pilot, "Just sleep longer")

@@ -128,6 +128,7 @@ def test_running_lanes_are_stopped_one_by_one_and_together(lanes: Lanes, tmp_pat
     assert board.count('<section class="lane stopped"') == 3
 
 
+@pytest.mark.slow
 def test_lanes_of_another_process_are_watched_and_merged(known: Site, home: Path, library: Library) -> None:
     folder = home / "other"
     folder.mkdir()
