@@ -15,6 +15,7 @@ import sessiontree
 from sessiontree import Session
 from sessiontree.conversion.install import Request, carry_out, make_plan
 from sessiontree.conversion.verify import first_difference
+from sessiontree.core.messages import message_text
 from sessiontree.errors import UsageError
 from sessiontree.library import Library
 from sessiontree.repair import examine
@@ -155,3 +156,16 @@ def test_random_damage_to_lines_loses_no_undamaged_line(target: str) -> None:
     for _ in range(6):
         for mutate in MUTATIONS:
             check_mutant(dialect, original, mutate(original, chance))
+
+
+@pytest.mark.parametrize("target", ["codex", "gemini", "opencode", "qwen"])
+def test_a_command_of_the_user_is_sent_by_agents_that_record_none_and_comes_back(target: str) -> None:
+    session = sessiontree.create(cwd="/work", in_memory=True)
+    session.append("user", "look")
+    session.append("bashExecution", command="ls -1", output="a.txt", exitCode=0)
+    session.append("user", "and?")
+    there = converted(session, target)
+    sent = "\n".join(message_text(message) for message in there.context().messages)
+    assert "ls -1" in sent
+    assert "a.txt" in sent
+    assert is_same(session, converted(there, "native"))

@@ -98,6 +98,9 @@ class Client:
     knows_all_roles = False
     """Whether an encoder takes messages of roles beyond those of a user, an assistant and a tool result."""
 
+    records_commands = False
+    """Whether an encoder takes messages of the role `bashExecution`: commands that the user ran."""
+
     extending_types: frozenset[str] = frozenset({"message"})
     """Types of entries that, as a child of the current entry, become the current one and change nothing else."""
 

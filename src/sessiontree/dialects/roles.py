@@ -25,13 +25,14 @@ def with_common_role(entry: CanonicalEntry, target: Dialect) -> tuple[CanonicalE
     if not isinstance(message, dict) or message.get("role") in _COMMON_ROLES or target.client.knows_all_roles:
         return entry, []
     content = content_for_model(message)
-    if content is None:
+    is_unsent = bool(message.get("excludeFromContext"))
+    if content is None or (message.get("role") == "bashExecution" and (is_unsent or target.client.records_commands)):
         return entry, []
     role = str(message["role"])
     fields: dict[str, Any] = {name: value for name, value in entry.fields.items() if name != "message"}
     fields["customType"] = role
     kind, notes = "custom", []
-    if not message.get("excludeFromContext"):
+    if not is_unsent:
         kind, fields = "custom_message", {**fields, "content": content, "display": True}
         why = f"{target.name} sends them as messages of an extension"
         notes = [LossNote("mapped", f"messages of the role {role}", why)]
@@ -58,7 +59,9 @@ def content_for_model(message: Mapping[str, Any]) -> str | list[Any] | None:
         case "fileMention":
             return _mentioned_files(message.get("files"))
         case "pythonExecution":
-            return _python_text(message)
+            return _execution_text("Ran Python", message.get("code"), message)
+        case "bashExecution":
+            return _execution_text("Ran a command", message.get("command"), message)
         case _:
             return None
 
@@ -79,8 +82,8 @@ def _mentioned_files(files: Any) -> list[Any]:
     return blocks + images
 
 
-def _python_text(message: Mapping[str, Any]) -> str:
-    parts = [f"Ran Python:\n```\n{message.get('code') or ''}\n```"]
+def _execution_text(opening: str, code: Any, message: Mapping[str, Any]) -> str:
+    parts = [f"{opening}:\n```\n{code or ''}\n```"]
     output = message.get("output")
     parts.append(f"Output:\n```\n{output}\n```" if output else "(no output)")
     if message.get("cancelled"):

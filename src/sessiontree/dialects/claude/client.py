@@ -41,6 +41,7 @@ class ClaudeClient(Client):
     name = "Claude Code"
     compaction_strategy = "segment"
     encodes_resets = True
+    records_commands = True
     extending_types = frozenset({"message", "attachment", "system"})
     moving_types = frozenset({"last-prompt"})
     snapshot_types = frozenset({"file-history-snapshot", "attribution-snapshot"})

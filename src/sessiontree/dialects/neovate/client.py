@@ -32,6 +32,7 @@ def parse_prompts(data: bytes) -> Iterator[PastPrompt]:
 
 class NeovateClient(Client):
     name = "Neovate"
+    records_commands = True
     compaction_strategy = "replace"
     snapshot_types = frozenset({"snapshot"})
     loads_from_compaction = True
