@@ -21,7 +21,7 @@ import pytest
 from sessiontree.adapters.openai_agents import TreeSession
 
 sys.path.insert(0, os.getcwd())
-import tests.utils.simple_session as simple_session  # noqa: E402
+import tests.utils.simple_session as simple_session
 
 _numbers = itertools.count()
 _touched: set[str] = set()

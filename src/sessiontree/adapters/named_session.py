@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable, Iterator
 
 import sessiontree
-from sessiontree.errors import AmbiguousError, NotFoundError, ReplacedError, UsageError, WriteError
 from sessiontree.core.ids import is_session_id
+from sessiontree.errors import AmbiguousError, NotFoundError, ReplacedError, UsageError, WriteError
 from sessiontree.session.entry_input import Durability
 from sessiontree.session.session import Session
 from sessiontree.stores.contract import SessionRepository
@@ -67,7 +67,7 @@ class NamedSession:
     def writing(self, create: Callable[[], Session] | None = None) -> Iterator[Session]:
         """The session at its file's current entry, with all other writers excluded; created if it does not exist."""
         with self._lock:
-            session = self._followed() or self._create(create or self._new)
+            session = self._followed() or self._create(create or self.new)
             try:
                 with session.journal.store.exclusive():
                     session.follow()
@@ -127,7 +127,6 @@ class NamedSession:
         self._session = found[-1]
         return self._session
 
-    def _new(self) -> Session:
-        return sessiontree.create(
-            self._cwd, id=self.id, home=self.home, appear="now", durability=self._durability
-        )
+    def new(self) -> Session:
+        """Create the session with nothing in it."""
+        return sessiontree.create(self._cwd, id=self.id, home=self.home, appear="now", durability=self._durability)

@@ -14,13 +14,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import time
-from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
-
-import msgspec
-from msgspec import Struct
 
 from sessiontree.adapters.named_session import NamedSession, session_id_of
 from sessiontree.adapters.worker_threads import run_read, run_write
@@ -34,7 +29,7 @@ from sessiontree.session.entry_input import Durability
 from sessiontree.session.session import Session
 
 if TYPE_CHECKING:
-    from agents import RunResult, SessionSettings
+    from agents import SessionSettings
     from agents.memory.session import _CompactionSnapshot
 
 Item: TypeAlias = Any
@@ -196,9 +191,7 @@ class TreeSession:
         with self._named.writing() as session:
             session.reset()
 
-    def _replace_suffix(
-        self, expected: list[Item], output: list[Item], prune: Callable[[Item], bool] | None
-    ) -> bool:
+    def _replace_suffix(self, expected: list[Item], output: list[Item], prune: Callable[[Item], bool] | None) -> bool:
         """Replace the last items, if they are still the expected ones, and drop the first ones that `prune` accepts."""
         if not expected:
             return False
@@ -287,9 +280,7 @@ def _rendered_items(message: Message) -> list[Item]:
         match block:
             case ToolCall():
                 arguments = json.dumps(block.arguments, ensure_ascii=False)
-                items.append(
-                    {"type": "function_call", "call_id": block.id, "name": block.name, "arguments": arguments}
-                )
+                items.append({"type": "function_call", "call_id": block.id, "name": block.name, "arguments": arguments})
             case Text(text=text) if text:
                 kind = "output_text" if role == "assistant" else "input_text"
                 items.append({"type": "message", "role": role, "content": [{"type": kind, "text": text}]})
