@@ -25,6 +25,8 @@ from sessiontree.adapters.pydantic_ai import TreeConversationStore
 
 OPERATIONS = ["append"] * 3 + ["branch", "back", "fork", "delete", "load", "stale", "late", "reopen", "list", "rewrite"]
 
+FIRST = ModelRequest([UserPromptPart("first")])
+
 
 def new_messages(rnd: random.Random, number: int) -> list[ModelMessage]:
     found: list[ModelMessage] = []
@@ -110,7 +112,7 @@ def _operation(
         if name == "late":
             other = await store.load(id)
             if other is not None:
-                other.messages.append(ModelRequest([UserPromptPart("first")]))
+                other.messages.append(FIRST)
                 await store.save(other)
         entries = await store.save(conversation, scope=scope)
         return [entry.message for entry in entries]

@@ -1,0 +1,184 @@
+"""Items of the OpenAI Agents SDK as entries: the messages that other programs read, and the items for their messages.
+
+Each entry that the adapter writes holds the original item as passthrough data. Nothing here imports the SDK.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from sessiontree.core.entries import CONVERSATION_TYPES, ContextEdit
+from sessiontree.core.jsonio import JsonObject
+from sessiontree.core.messages import Image, Message, Text, Thinking, ToolCall, ToolResult, User, message_blocks
+from sessiontree.dialects.passthrough import passthrough_of
+from sessiontree.session.session import Session
+
+Item: TypeAlias = Any
+"""An input item of the SDK: a dict, typed there as a union of many."""
+
+NAME = "openai-agents"
+"""The name under which passthrough data holds an item."""
+_CONTEXT_CHANGES = CONVERSATION_TYPES - {"message"} | {"context_edit"}
+"""Types of entries that change the context otherwise than by one more message."""
+
+
+def latest_items(session: Session, leaf: str | None, limit: int | None) -> list[tuple[str, Item]]:
+    """At least `limit` last items before an entry, oldest first, with the ids of their entries; None: all items."""
+    journal = session.journal
+    parents, types, node = journal.tree.parents(), journal.types, session.node_of(leaf)
+    nodes: list[int] = []
+    while node is not None and (limit is None or len(nodes) < limit):
+        if types[node] == "message":
+            nodes.append(node)
+        elif types[node] in _CONTEXT_CHANGES:
+            return _context_items(session, leaf)
+        node = parents[node]
+    nodes.reverse()
+    ids = journal.tree.ids
+    lines = zip(nodes, journal.resolved_fields(nodes), strict=True)
+    found = [(ids[node], item) for node, fields in lines for item in items_of(session, ids[node], fields)]
+    if node is not None and limit is not None and len(found) < limit:  # entries without items do not count
+        return latest_items(session, leaf, 2 * limit)
+    return found
+
+
+def _context_items(session: Session, leaf: str | None) -> list[tuple[str, Item]]:
+    """The items of a context with compactions or edits: those of unchanged entries, and messages for the others."""
+    context = session.context(leaf)
+    plain = [id for id in context.path if session.type_of(id) == "message"]
+    fields = dict(zip(plain, session.journal.resolved_fields([session.node_of(id) or 0 for id in plain]), strict=True))
+    edited = {entry.target_id for entry in session.path(leaf) if isinstance(entry, ContextEdit)}
+    found: list[tuple[str, Item]] = []
+    for id, message in zip(context.sources, context.messages, strict=True):
+        if id in fields and id not in edited:
+            found += [(id, item) for item in items_of(session, id, fields[id])]
+        else:
+            found += [(id, item) for item in _rendered_items(message)]
+    return found
+
+
+def items_of(session: Session, id: str, fields: JsonObject) -> list[Item]:
+    carried = passthrough_of(fields)
+    if NAME in carried:
+        return [carried[NAME]]
+    entry = session.entry(id)
+    message = getattr(entry, "message", None)
+    return [] if message is None else _rendered_items(message)
+
+
+def _rendered_items(message: Message) -> list[Item]:
+    """Items for a message that another program wrote."""
+    if isinstance(message, ToolResult):
+        return [{"type": "function_call_output", "call_id": message.tool_call_id, "output": message.text}]
+    role = "assistant" if message.role == "assistant" else "user"
+    items: list[Item] = []
+    for block in message_blocks(message):
+        match block:
+            case ToolCall():
+                arguments = json.dumps(block.arguments, ensure_ascii=False)
+                items.append({"type": "function_call", "call_id": block.id, "name": block.name, "arguments": arguments})
+            case Text(text=text) if text:
+                kind = "output_text" if role == "assistant" else "input_text"
+                items.append({"type": "message", "role": role, "content": [{"type": kind, "text": text}]})
+            case Image() if isinstance(message, User):
+                url = f"data:{block.mime_type};base64,{block.data}"
+                items.append(
+                    {"type": "message", "role": "user", "content": [{"type": "input_image", "image_url": url}]}
+                )
+            case Thinking() | _:
+                pass  # the API accepts no reasoning that it did not write itself
+    return items
+
+
+# Messages for items
+
+_DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]+);base64,([A-Za-z0-9+/=]+)\Z")
+_CALLS_WITH_OUTPUT = frozenset(
+    {"function_call", "custom_tool_call", "computer_call", "local_shell_call", "shell_call", "apply_patch_call"}
+)
+"""Types of calls whose result is an item of its own. Hosted tools have their results in the call."""
+_CALL_FIELDS = frozenset({"type", "id", "call_id", "status", "name", "namespace", "arguments", "input"})
+_OPAQUE_FIELDS = frozenset({"encrypted_content", "result", "status", "id"})
+
+
+def message_of(item: Any) -> JsonObject:
+    """The ordinary message that shows an item to all other programs."""
+    if not isinstance(item, dict):
+        return _custom("item", json.dumps(item, ensure_ascii=False))
+    kind, role = str(item.get("type") or "message"), item.get("role")
+    if kind == "message" and role == "user":
+        return {"role": "user", "content": _blocks(item.get("content"))}
+    if kind == "message" and role == "assistant":
+        return {"role": "assistant", "content": _blocks(item.get("content")), "stopReason": "stop"}
+    if kind == "message" and isinstance(role, str):
+        return _custom(role, _blocks(item.get("content")))
+    if kind == "reasoning":
+        parts = [*_list(item.get("summary")), *_list(item.get("content"))]
+        text = "\n\n".join([str(part.get("text") or "") for part in parts if isinstance(part, dict)])
+        return {"role": "assistant", "content": [{"type": "thinking", "thinking": text}], "stopReason": "toolUse"}
+    call = item.get("call_id")
+    if kind in _CALLS_WITH_OUTPUT and isinstance(call, str) and call:
+        block = {"type": "toolCall", "id": call, "name": _tool_name(kind, item), "arguments": _arguments(item)}
+        return {"role": "assistant", "content": [block], "stopReason": "toolUse"}
+    if kind.endswith("_output") and kind.removesuffix("_output") in _CALLS_WITH_OUTPUT and isinstance(call, str):
+        return {
+            "role": "toolResult",
+            "toolCallId": call,
+            "toolName": "" if kind in ("function_call_output", "custom_tool_call_output") else kind[: -len("_output")],
+            "content": _blocks(item.get("output")),
+            "isError": item.get("status") in ("failed", "incomplete"),
+        }
+    shown = {name: value for name, value in item.items() if name not in _OPAQUE_FIELDS}
+    return _custom(kind, json.dumps(shown, ensure_ascii=False))
+
+
+def _custom(kind: str, content: str | list[JsonObject]) -> JsonObject:
+    return {"role": "custom", "customType": f"{NAME}.{kind}", "content": content, "display": True}
+
+
+def _blocks(content: Any) -> list[JsonObject]:
+    """Content blocks for the parts of an item."""
+    parts = [{"text": content}] if isinstance(content, str) else _list(content)
+    if isinstance(content, dict):
+        parts = [content]
+    blocks: list[JsonObject] = []
+    for part in parts:
+        if not isinstance(part, dict):
+            blocks.append({"type": "text", "text": part if isinstance(part, str) else json.dumps(part)})
+            continue
+        text = part.get("text", part.get("refusal"))
+        image = part.get("image_url")
+        data = _DATA_URL.match(image) if isinstance(image, str) else None
+        if isinstance(text, str):
+            blocks.append({"type": "text", "text": text})
+        elif data is not None:
+            blocks.append({"type": "image", "mimeType": data[1], "data": data[2]})
+        else:
+            shown = {name: value for name, value in part.items() if name not in ("file_data", "data")}
+            blocks.append({"type": "text", "text": json.dumps(shown, ensure_ascii=False)})
+    return blocks
+
+
+def _tool_name(kind: str, item: Mapping[str, Any]) -> str:
+    name = item.get("name")
+    return name if isinstance(name, str) and name else kind
+
+
+def _arguments(item: Mapping[str, Any]) -> JsonObject:
+    given = item.get("arguments", item.get("input"))
+    if isinstance(given, str):
+        try:
+            found = json.loads(given)
+        except ValueError:
+            found = None
+        return found if isinstance(found, dict) else {"input": given}
+    if isinstance(given, dict):
+        return given
+    return {name: value for name, value in item.items() if name not in _CALL_FIELDS}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
