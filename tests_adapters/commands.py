@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
-import json
+import os
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
-
-import pytest
-
-from sessiontree.cli import main
 
 
-def run(*arguments: str) -> str:
-    """The output of a command that succeeds."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main([*arguments])
-    assert code == 0, (arguments, code, out.getvalue(), err.getvalue())
-    return out.getvalue()
+def run(home: Path, *arguments: str) -> str:
+    """The output of a command that succeeds, with nothing of the caller's settings and sessions."""
+    done = subprocess.run(
+        [sys.executable, "-m", "sessiontree", *arguments],
+        env={"PATH": os.environ["PATH"], "HOME": str(home.parent), "SESSIONTREE_HOME": str(home), "LANG": "C.UTF-8"},
+        cwd=home.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, (arguments, done.returncode, done.stdout, done.stderr)
+    return done.stdout
 
 
-def check_commands(home: Path, ref: str, texts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check that list, tree, doctor, context and convert work on a session, and that they show its texts."""
-    monkeypatch.setenv("SESSIONTREE_HOME", str(home))
-    monkeypatch.setenv("HOME", str(home.parent))
-    listed: list[dict[str, Any]] = json.loads(run("list", "--all", "--json"))
-    assert any(ref in json.dumps(session) for session in listed)
-    assert run("tree", ref)
-    run("doctor", ref)
-    shown = run("context", ref)
+def check_commands(home: Path, id: str, texts: list[str]) -> None:
+    """Check that list, tree, doctor, context and convert work on a session, and that the last two show its texts."""
+    assert id in run(home, "list", "--all", "--json")
+    assert run(home, "tree", id)
+    run(home, "doctor", id)
+    shown = run(home, "context", id, "--json")
     target = home.parent / "converted.jsonl"
-    run("convert", ref, "--to", "claude", "--output", str(target))
+    run(home, "convert", id, "--to", "claude", "--out", str(target))
     converted = target.read_text(encoding="utf-8")
     for text in texts:
         assert text in shown
