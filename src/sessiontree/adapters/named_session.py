@@ -67,7 +67,9 @@ class NamedSession:
     def writing(self, create: Callable[[], Session] | None = None) -> Iterator[Session]:
         """The session at its file's current entry, with all other writers excluded; created if it does not exist."""
         with self._lock:
-            session = self._followed() or self._create(create or self.new)
+            session = self._followed()
+            if session is None:
+                session = self._create(create or self.new)
             try:
                 with session.journal.store.exclusive():
                     session.follow()
@@ -119,7 +121,8 @@ class NamedSession:
         found: list[Session] = []
 
         def find_or_create(document: bytes | None) -> bytes | None:
-            found.append(self._open() or create())
+            opened = self._open()
+            found.append(create() if opened is None else opened)  # an empty session is false
             return document
 
         # File names contain a time, so two processes could create two sessions of one name.

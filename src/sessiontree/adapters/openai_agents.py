@@ -258,8 +258,9 @@ class BranchingTreeSession(TreeSession):
             with self._named.reading() as session:
                 index = self._indexed(session)
                 name = self._branch if branch_id is None else branch_id
-                known = session is not None and name in index.branches
-                return _limited_items(session, index.tip_of(name), resolved) if session and known else []
+                if session is None or name not in index.branches:
+                    return []
+                return _limited_items(session, index.tip_of(name), resolved)
 
         return await run_read(read)
 
