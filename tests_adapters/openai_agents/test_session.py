@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import subprocess
 import sys
 import threading
@@ -54,6 +55,24 @@ def test_items_read_back_equal_and_are_ordinary_messages(home: str) -> None:
         assert messages[3].tool_name == "look"
         assert stored.pending_calls() == []
         assert stored.problems == []
+
+
+def test_images_and_very_long_texts_read_back_equal(home: str) -> None:
+    data = base64.b64encode(bytes(range(256)) * 20).decode()
+    items: list[Any] = [
+        {"role": "user", "content": [{"type": "input_image", "image_url": f"data:image/png;base64,{data}"}]},
+        {"role": "user", "content": "long " * 200_000},
+        {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": data},
+        {"type": "function_call", "call_id": "c", "name": "draw", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": [{"type": "image", "data": data}]},
+        {"role": "user", "content": "blob:sha256:" + "0" * 64},
+        {"role": "user", "content": [{"type": "input_text", "text": "a", "texts": True}, "b", {"text": 1}]},
+    ]
+    run(TreeSession("one", home).add_items(items))
+    for item in items:
+        run(TreeSession("two", home).add_items([item]))
+    assert run(TreeSession("one", home).get_items()) == items
+    assert run(TreeSession("two", home).get_items()) == items
 
 
 def test_pop_is_a_durable_move_and_clear_a_reset(home: str) -> None:

@@ -66,17 +66,29 @@ class NamedSession:
     @contextlib.contextmanager
     def writing(self, create: Callable[[], Session] | None = None) -> Iterator[Session]:
         """The session at its file's current entry, with all other writers excluded; created if it does not exist."""
-        with self._lock:
-            session = self._followed()
-            if session is None:
-                session = self._create(create or self.new)
+        with self._lock, contextlib.ExitStack() as held:
             try:
-                with session.journal.store.exclusive():
-                    session.follow()
-                    yield session
+                session = self._held(held, create or self.new)
+            except (ReplacedError, NotFoundError):  # deleted by another program
+                self.forget()
+                session = self._held(held, create or self.new)
+            try:
+                yield session
+                held.close()  # in a database, this is the commit
             except (ReplacedError, WriteError):
                 self.forget()  # the next use opens it again, which shows what was written
                 raise
+
+    def _held(self, held: contextlib.ExitStack, create: Callable[[], Session]) -> Session:
+        """The session, with other writers excluded until `held` is closed."""
+        self.check_open()
+        session = self._session if self._session is not None else self._open()
+        if session is None:
+            session = self._create(create)
+        self._session = session
+        held.enter_context(session.journal.store.exclusive())
+        session.follow()
+        return session
 
     def close(self) -> None:
         """Close the session; later uses are refused."""

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from sessiontree.adapters.named_session import NamedSession, session_id_of
 from sessiontree.adapters.openai_branch_index import BRANCH, CLEAR, MAIN, BranchIndex
-from sessiontree.adapters.openai_items import NAME, Item, latest_items, message_of
+from sessiontree.adapters.openai_items import NAME, Item, carried_item, latest_items, message_of
 from sessiontree.adapters.worker_threads import run_read, run_write
 from sessiontree.core.ids import new_entry_id, now_ms
 from sessiontree.core.jsonio import JsonObject
@@ -138,16 +138,17 @@ class TreeSession:
             session.append_all([CanonicalEntry("message", body) for body in bodies], leaf)
 
     def _encode(self, items: Sequence[Item]) -> list[JsonObject]:
-        """Entries for items. Raises before anything is written if an item is not JSON."""
+        """Entries for items. Rendering them, before anything is written, fails for an item that is not JSON."""
         now = now_ms()
         bodies: list[JsonObject] = []
         for item in items:
-            kept = json.loads(json.dumps(item))
-            message = {**message_of(kept), "timestamp": now}
-            for call in message["content"] if message["role"] == "assistant" else ():
-                if call["type"] == "toolCall":
-                    self._call_names[call["id"]] = call["name"]
-            bodies.append({"message": message, PASSTHROUGH: {NAME: kept}})
+            message = message_of(item)
+            message["timestamp"] = now
+            if message.get("stopReason") == "toolUse":
+                for call in message["content"]:
+                    if call["type"] == "toolCall":
+                        self._call_names[call["id"]] = call["name"]
+            bodies.append({"message": message, PASSTHROUGH: {NAME: carried_item(item, message)}})
         return bodies
 
     def _set_tool_name(self, session: Session, leaf: str | None, message: JsonObject) -> None:

@@ -1,19 +1,37 @@
 """Items of the OpenAI Agents SDK as entries: the messages that other programs read, and the items for their messages.
 
-Each entry that the adapter writes holds the original item as passthrough data. Nothing here imports the SDK.
+Each entry that the adapter writes holds the original item as passthrough data, `{"item": ..., "texts": ...}`. Texts
+that the message holds as well are left out of the item: `texts` names the field and the parts they belong to, or True
+if the field is a text itself. `images` means that the item may hold images, which the engine stores in blobs. These
+names must never change, because they are in users' files. Nothing here imports the SDK.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeAlias
 
+import msgspec
+from msgspec import UNSET, Struct
+
 from sessiontree.core.entries import CONVERSATION_TYPES, ContextEdit
-from sessiontree.core.jsonio import JsonObject
-from sessiontree.core.messages import Image, Message, Text, Thinking, ToolCall, ToolResult, User, message_blocks
+from sessiontree.core.jsonio import JsonObject, render_json
+from sessiontree.core.messages import (
+    Image,
+    Message,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    User,
+    message_blocks,
+    parse_message,
+)
 from sessiontree.dialects.passthrough import passthrough_of
+from sessiontree.session.blob_refs import BLOB_POINTERS
 from sessiontree.session.session import Session
 
 Item: TypeAlias = Any
@@ -23,6 +41,73 @@ NAME = "openai-agents"
 """The name under which passthrough data holds an item."""
 _CONTEXT_CHANGES = CONVERSATION_TYPES - {"message"} | {"context_edit"}
 """Types of entries that change the context otherwise than by one more message."""
+
+
+class _Carried(Struct, frozen=True):
+    item: Any = UNSET
+    texts: dict[str, Any] | None = None
+    images: bool = False
+
+
+class _Passthrough(Struct, frozen=True):
+    carried: _Carried = msgspec.field(default=_Carried(), name=NAME)
+
+
+class _Block(Struct):
+    text: str = ""
+
+
+class _Message(Struct):
+    content: list[_Block]
+
+
+class _Line(Struct):
+    message: _Message
+    sessiontree: _Passthrough = _Passthrough()
+    blobs: Any = msgspec.field(default=None, name=BLOB_POINTERS)
+
+
+_decode_line = msgspec.json.Decoder(_Line).decode
+_IMAGE = b'"image'
+"""Part of every line whose images the engine moves to blobs without listing them."""
+_TEXT_FIELDS = ("content", "output")
+_NOT_OURS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, LookupError, TypeError, AttributeError)
+"""What reading an entry raises that this module did not write."""
+
+
+def carried_item(item: Any, message: JsonObject) -> JsonObject:
+    """Passthrough data for an item: without the texts that its message holds."""
+    found: JsonObject = {"item": item}
+    blocks = message["content"]
+    for field in _TEXT_FIELDS if isinstance(item, dict) else ():
+        value = item.get(field)
+        if isinstance(value, str) and blocks == [{"type": "text", "text": value}]:
+            found = {"item": {name: other for name, other in item.items() if name != field}, "texts": {field: True}}
+        elif isinstance(value, list) and len(value) == len(blocks):
+            parts, held = list(value), [at for at, part in enumerate(value) if _is_text(part, blocks[at])]
+            for at in held:
+                parts[at] = {name: other for name, other in value[at].items() if name != "text"}
+            found = {"item": {**item, field: parts}, "texts": {field: held}}
+    if _IMAGE in render_json(found):
+        found["images"] = True
+    return found
+
+
+def _is_text(part: Any, block: JsonObject) -> bool:
+    return (
+        isinstance(part, dict) and isinstance(part.get("text"), str) and block == {"type": "text", "text": part["text"]}
+    )
+
+
+def _with_texts(item: Any, texts: Any, blocks: Sequence[Any]) -> Item:
+    """Undo `carried_item`, with the message's blocks."""
+    for field, held in texts.items():
+        if held is True:
+            item[field] = blocks[0].text
+        else:
+            for at in held:
+                item[field][at]["text"] = blocks[at].text
+    return item
 
 
 def latest_items(session: Session, leaf: str | None, limit: int | None) -> list[tuple[str, Item]]:
@@ -38,8 +123,14 @@ def latest_items(session: Session, leaf: str | None, limit: int | None) -> list[
         node = parents[node]
     nodes.reverse()
     ids = journal.tree.ids
-    lines = zip(nodes, journal.resolved_fields(nodes), strict=True)
-    found = [(ids[node], item) for node, fields in lines for item in items_of(session, ids[node], fields)]
+    found: list[tuple[str, Item]] = []
+    for at, raw in zip(nodes, journal.iter_raw(nodes), strict=True):
+        item = _decode_item(raw)
+        if item is not UNSET:
+            found.append((ids[at], item))
+        else:  # large content, or an entry of another program
+            (fields,) = journal.resolved_fields([at])
+            found += [(ids[at], item) for item in items_of(session, ids[at], fields)]
     if node is not None and limit is not None and len(found) < limit:  # entries without items do not count
         return latest_items(session, leaf, 2 * limit)
     return found
@@ -60,13 +151,27 @@ def _context_items(session: Session, leaf: str | None) -> list[tuple[str, Item]]
     return found
 
 
+def _decode_item(raw: bytes) -> Item:
+    """The item of a line, without decoding more than that; `UNSET` if it has none, or if it may refer to blobs."""
+    try:
+        line = _decode_line(raw)
+        carried = line.sessiontree.carried
+        if line.blobs is not None or carried.images:
+            return UNSET
+        return _with_texts(carried.item, carried.texts, line.message.content) if carried.texts else carried.item
+    except _NOT_OURS:
+        return UNSET
+
+
 def items_of(session: Session, id: str, fields: JsonObject) -> list[Item]:
-    carried = passthrough_of(fields)
-    if NAME in carried:
-        return [carried[NAME]]
-    entry = session.entry(id)
-    message = getattr(entry, "message", None)
-    return [] if message is None else _rendered_items(message)
+    """The items of an entry: the one it was written for, or those for a message of another program."""
+    carried = passthrough_of(fields).get(NAME)
+    message = fields.get("message")
+    if isinstance(carried, dict) and "item" in carried and isinstance(message, dict):
+        with suppress(*_NOT_OURS):  # another program may have changed the line
+            return [_with_texts(carried["item"], carried.get("texts") or {}, message_blocks(parse_message(message)))]
+    found = getattr(session.entry(id), "message", None)
+    return [] if found is None else _rendered_items(found)
 
 
 def _rendered_items(message: Message) -> list[Item]:
@@ -136,6 +241,7 @@ def message_of(item: Any) -> JsonObject:
 
 
 def _custom(kind: str, content: str | list[JsonObject]) -> JsonObject:
+    content = [{"type": "text", "text": content}] if isinstance(content, str) else content
     return {"role": "custom", "customType": f"{NAME}.{kind}", "content": content, "display": True}
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import anyio
 from anyio import to_thread
@@ -20,27 +19,29 @@ async def run_read(call: Callable[[], T]) -> T:
 
 async def run_write(call: Callable[[], T]) -> T:
     """Run a call that writes. It always runs to its end; a cancellation is raised again when its outcome is known."""
-    outcome: Future[T] = Future()
-    claim = threading.Lock()
+    outcome: list[tuple[T | None, BaseException | None]] = []
+    claim, done = threading.Lock(), threading.Event()
 
     def work() -> None:
         if not claim.acquire(blocking=False):
-            outcome.exception()  # another thread runs the call: wait for it
+            done.wait()  # another thread runs the call
             return
         try:
-            outcome.set_result(call())
-        except BaseException as error:  # noqa: BLE001 - the caller gets it from the outcome
-            outcome.set_exception(error)
+            outcome.append((call(), None))
+        except BaseException as error:  # noqa: BLE001 - raised below
+            outcome.append((None, error))
+        done.set()
 
     cancelled: BaseException | None = None
     limiter: anyio.CapacityLimiter | None = None
     with anyio.CancelScope(shield=True):
-        while not outcome.done():
+        while not outcome:
             try:
                 await to_thread.run_sync(work, limiter=limiter)
             except anyio.get_cancelled_exc_class() as error:
                 # A task that asyncio itself cancels ignores the shield. Waiting must not depend on free threads.
                 cancelled, limiter = cancelled or error, anyio.CapacityLimiter(1)
-    if cancelled is not None:
-        raise cancelled
-    return outcome.result()
+    result, error = outcome[0]
+    if cancelled is not None or error is not None:
+        raise cancelled or error  # type: ignore[misc]
+    return cast(T, result)
