@@ -16,6 +16,7 @@ from agents.memory import Session
 import sessiontree
 from sessiontree.adapters.openai_agents import TreeSession
 from tests_adapters.commands import check_commands
+from tests_adapters.docs_page import check_section
 
 ITEMS: list[Any] = [
     {"role": "user", "content": "What is the answer?"},
@@ -208,3 +209,7 @@ def test_the_commands_work_on_a_session(tmp_path: Path) -> None:
     with pytest.raises(sessiontree.UsageError, match="was closed"):
         run(session.get_items())
     check_commands(home, "user-123", ["What is the answer?", "page 42", "It is 42.", "Another question"])
+
+
+def test_the_example_of_the_documentation_runs(tmp_path: Path) -> None:
+    check_section("OpenAI Agents SDK", tmp_path)

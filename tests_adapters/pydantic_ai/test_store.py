@@ -31,6 +31,7 @@ import sessiontree
 from sessiontree.adapters.pydantic_ai import TreeConversationStore
 from sessiontree.stores.repositories import open_repository
 from tests_adapters.commands import check_commands
+from tests_adapters.docs_page import check_section
 
 MESSAGES: list[ModelMessage] = [
     ModelRequest([SystemPromptPart("Be brief."), UserPromptPart("What is the answer?")]),
@@ -207,3 +208,7 @@ def test_the_commands_work_on_a_conversation(tmp_path: Path) -> None:
     run(saved(store, "user-123", MESSAGES))
     run(saved(store, "user-123", [question("Another question")]))
     check_commands(home, "user-123", ["What is the answer?", "42", "It is 42.", "Another question"])
+
+
+def test_the_example_of_the_documentation_runs(tmp_path: Path) -> None:
+    check_section("Pydantic AI", tmp_path)

@@ -41,7 +41,9 @@ async def run_write(call: Callable[[], T]) -> T:
             except anyio.get_cancelled_exc_class() as error:
                 # A task that asyncio itself cancels ignores the shield. Waiting must not depend on free threads.
                 cancelled, limiter = cancelled or error, anyio.CapacityLimiter(1)
-    result, error = outcome[0]
-    if cancelled is not None or error is not None:
-        raise cancelled or error  # type: ignore[misc]
+    result, failure = outcome[0]
+    if cancelled is not None:
+        raise cancelled
+    if failure is not None:
+        raise failure
     return cast(T, result)
