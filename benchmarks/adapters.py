@@ -3,7 +3,9 @@
     make adapters && scratch/adapters/openai_agents-0.24.0/bin/python -m benchmarks.adapters
 
 Not part of `python -m benchmarks`, because it needs the SDK. Times are CPU time of the process, so that other programs
-on the machine do not count; all sessions are in files, with their default durability.
+on the machine do not count; all sessions are in files. SQLite syncs every append. Ours sync at the end of a turn and
+after a user message, so in a conversation with tool calls half of the appends; the column "each synced" is with the
+durability of SQLite. There a bound would measure the file system, so none is checked.
 """
 
 from __future__ import annotations
@@ -19,11 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from sessiontree.adapters.openai_agents import BranchingTreeSession, TreeSession
+from sessiontree.session.entry_input import Durability
 
 LATEST = 50
 MAX_LATEST_MS = 2.0
 MAX_GROWTH = 1.5
 _SAMPLES = 200
+_ROUNDS = 10
 _TEXT = "The quick brown fox jumps over the lazy dog. " * 12
 
 
@@ -53,12 +57,29 @@ async def fill(session: Any, count: int, known: int = 0) -> None:
         await session.add_items([item(number) for number in range(start, min(start + 1000, count))])
 
 
-async def append_each(session: Any, count: int) -> float:
-    """Milliseconds of CPU time per append of one item."""
-    start = time.process_time()
-    for number in range(count):
-        await session.add_items([item(number)])
-    return (time.process_time() - start) * 1000 / count
+async def append_in_turns(sessions: dict[str, Any], count: int) -> dict[str, float]:
+    """Milliseconds of CPU time per append of one item: the best of ten rounds in which the sessions take turns."""
+    best = dict.fromkeys(sessions, float("inf"))
+    size = count // _ROUNDS
+    for first in range(0, count, size):
+        for name, session in sessions.items():
+            start = time.process_time()
+            for number in range(first, first + size):
+                await session.add_items([item(number)])
+            best[name] = min(best[name], (time.process_time() - start) * 1000 / size)
+    return best
+
+
+async def latest_in_turns(sessions: dict[str, Any]) -> dict[str, float]:
+    """Milliseconds of CPU time to read the latest items: the best of ten rounds in which the sessions take turns."""
+    best = dict.fromkeys(sessions, float("inf"))
+    for _ in range(_ROUNDS):
+        for name, session in sessions.items():
+            start = time.process_time()
+            for _ in range(20):
+                await session.get_items(LATEST)
+            best[name] = min(best[name], (time.process_time() - start) * 1000 / 20)
+    return best
 
 
 async def median_append(session: Any) -> float:
@@ -73,30 +94,30 @@ async def median_branch(session: Any, turn: int) -> float:
     return statistics.median(times)
 
 
-async def median_latest(session: Any) -> float:
-    return statistics.median([await cpu_ms(lambda: session.get_items(LATEST)) for _ in range(_SAMPLES)])
-
-
 async def measure(folder: Path, appends: int, entries: int) -> list[str]:
     from agents import SQLiteSession
     from agents.extensions.memory import AdvancedSQLiteSession
 
-    sessions: dict[str, Any] = {
-        "SQLiteSession": SQLiteSession("one", folder / "plain.db"),
-        "AdvancedSQLiteSession": AdvancedSQLiteSession(
-            session_id="one", db_path=folder / "advanced.db", create_tables=True
-        ),
-        "TreeSession": TreeSession("tree", folder / "home"),
-        "BranchingTreeSession": BranchingTreeSession("branching", folder / "home"),
-    }
-    appended = {name: await append_each(session, appends) for name, session in sessions.items()}
-    latest: dict[str, float] = {}
-    for name, session in sessions.items():
+    def make(part: str, durability: Durability) -> dict[str, Any]:
+        place = folder / part
+        place.mkdir()
+        advanced = AdvancedSQLiteSession(session_id="one", db_path=place / "advanced.db", create_tables=True)
+        return {
+            "SQLiteSession": SQLiteSession("one", place / "plain.db"),
+            "AdvancedSQLiteSession": advanced,
+            "TreeSession": TreeSession("tree", place, durability=durability),
+            "BranchingTreeSession": BranchingTreeSession("branching", place, durability=durability),
+        }
+
+    sessions = make("turns", "turn")
+    synced = await append_in_turns(make("synced", "append"), appends)
+    appended = await append_in_turns(sessions, appends)
+    for session in sessions.values():
         await fill(session, 10_000, appends)
-        latest[name] = await median_latest(session)
-    print(f"{'':24}{'ms per append':>16}{f'ms, latest {LATEST} of 10,000':>28}")
+    latest = await latest_in_turns(sessions)
+    print(f"{'':24}{'ms per append':>16}{'each synced':>16}{f'ms, latest {LATEST} of 10,000':>28}")
     for name in sessions:
-        print(f"{name:24}{appended[name]:16.3f}{latest[name]:28.3f}")
+        print(f"{name:24}{appended[name]:16.3f}{synced[name]:16.3f}{latest[name]:28.3f}")
 
     failures = [
         f"{ours} is not faster than {theirs}: {what}"

@@ -68,6 +68,7 @@ class _Line(Struct):
 
 
 _decode_line = msgspec.json.Decoder(_Line).decode
+_decode_lines = msgspec.json.Decoder(_Line).decode_lines
 _IMAGE = b'"image'
 """Part of every line whose images the engine moves to blobs without listing them."""
 _TEXT_FIELDS = ("content", "output")
@@ -88,9 +89,16 @@ def carried_item(item: Any, message: JsonObject) -> JsonObject:
             for at in held:
                 parts[at] = {name: other for name, other in value[at].items() if name != "text"}
             found = {"item": {**item, field: parts}, "texts": {field: held}}
-    if _IMAGE in render_json(found):
+    if _may_be_nested(item) and _IMAGE in render_json(found):
         found["images"] = True
     return found
+
+
+def _may_be_nested(item: Any) -> bool:
+    """Whether an item may hold images: one of texts and numbers alone does not, unless it is a generated image."""
+    if not isinstance(item, dict):
+        return True
+    return "result" in item or any(isinstance(value, dict | list) for value in item.values())
 
 
 def _is_text(part: Any, block: JsonObject) -> bool:
@@ -124,8 +132,7 @@ def latest_items(session: Session, leaf: str | None, limit: int | None) -> list[
     nodes.reverse()
     ids = journal.tree.ids
     found: list[tuple[str, Item]] = []
-    for at, raw in zip(nodes, journal.iter_raw(nodes), strict=True):
-        item = _decode_item(raw)
+    for at, item in zip(nodes, _decode_items([*journal.iter_raw(nodes)]), strict=True):
         if item is not UNSET:
             found.append((ids[at], item))
         else:  # large content, or an entry of another program
@@ -151,16 +158,26 @@ def _context_items(session: Session, leaf: str | None) -> list[tuple[str, Item]]
     return found
 
 
-def _decode_item(raw: bytes) -> Item:
-    """The item of a line, without decoding more than that; `UNSET` if it has none, or if it may refer to blobs."""
+def _decode_items(raws: list[bytes]) -> list[Item]:
+    """The items of lines, without decoding more of them; `UNSET` for a line that has none, or may refer to blobs."""
     try:
-        line = _decode_line(raw)
-        carried = line.sessiontree.carried
-        if line.blobs is not None or carried.images:
-            return UNSET
-        return _with_texts(carried.item, carried.texts, line.message.content) if carried.texts else carried.item
+        return [_item_of(line) for line in _decode_lines(b"\n".join(raws))]
     except _NOT_OURS:
+        pass  # some line is of another program: decode one by one
+    found: list[Item] = []
+    for raw in raws:
+        try:
+            found.append(_item_of(_decode_line(raw)))
+        except _NOT_OURS:
+            found.append(UNSET)
+    return found
+
+
+def _item_of(line: _Line) -> Item:
+    carried = line.sessiontree.carried
+    if line.blobs is not None or carried.images:
         return UNSET
+    return _with_texts(carried.item, carried.texts, line.message.content) if carried.texts else carried.item
 
 
 def items_of(session: Session, id: str, fields: JsonObject) -> list[Item]:

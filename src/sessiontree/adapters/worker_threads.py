@@ -20,17 +20,16 @@ async def run_read(call: Callable[[], T]) -> T:
 async def run_write(call: Callable[[], T]) -> T:
     """Run a call that writes. It always runs to its end; a cancellation is raised again when its outcome is known."""
     outcome: list[tuple[T | None, BaseException | None]] = []
-    claim, done = threading.Lock(), threading.Event()
+    mutex = threading.Lock()
 
     def work() -> None:
-        if not claim.acquire(blocking=False):
-            done.wait()  # another thread runs the call
-            return
-        try:
-            outcome.append((call(), None))
-        except BaseException as error:  # noqa: BLE001 - raised below
-            outcome.append((None, error))
-        done.set()
+        with mutex:  # after a cancellation, this waits for the thread that runs the call
+            if outcome:
+                return
+            try:
+                outcome.append((call(), None))
+            except BaseException as error:  # noqa: BLE001 - raised below
+                outcome.append((None, error))
 
     cancelled: BaseException | None = None
     limiter: anyio.CapacityLimiter | None = None
