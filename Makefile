@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: run demo test test-all check-wheel setup check docs pictures bench fuzz acceptance browser-test lock clean
+.PHONY: run demo test test-all check-wheel setup check docs pictures bench fuzz acceptance adapters browser-test lock clean
 
 # Your own sessions, or a sample library when there are none.
 run: $(READY)
@@ -48,6 +48,10 @@ fuzz: $(READY)
 
 acceptance: $(READY)
 	$(BIN)/python -m acceptance
+
+# Each adapter in an environment of its own, with the pinned and the newest version of its framework.
+adapters: $(READY)
+	$(BIN)/python -m tests_adapters $(ADAPTERS)
 
 browser-test: $(READY)
 	$(BIN)/pytest acceptance/browser

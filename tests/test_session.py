@@ -271,6 +271,15 @@ def test_a_label_set_from_another_branch_is_copied_too(session: sessiontree.Sess
     assert forked.problems == []
 
 
+def test_a_fork_may_have_an_id_of_the_callers_choice(session: sessiontree.Session) -> None:
+    session.append("user", "hello")
+    fork = session.fork(id="chosen.id")
+    assert fork.id == "chosen.id"
+    assert sessiontree.open(fork.ref).path_ids() == session.path_ids()
+    with pytest.raises(sessiontree.UsageError, match="not a valid session id"):
+        session.fork(id="../outside")
+
+
 def test_a_fork_never_overwrites(session: sessiontree.Session, tmp_path: Path) -> None:
     session.append("user", "x")
     taken = tmp_path / "taken.jsonl"

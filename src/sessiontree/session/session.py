@@ -30,7 +30,7 @@ from sessiontree.errors import (
     UsageError,
     WriteError,
 )
-from sessiontree.paths import home_of_file
+from sessiontree.paths import check_session_id, home_of_file
 from sessiontree.session.blob_refs import copy_blobs
 from sessiontree.session.client_repository import ClientRepository
 from sessiontree.session.copy_lines import forked_lines
@@ -283,7 +283,12 @@ class Session(Writer):
     # Rewriting and copying
 
     def fork(
-        self, at: str | Current | None = CURRENT, *, cwd: str | None = None, store: SessionStore | None = None
+        self,
+        at: str | Current | None = CURRENT,
+        *,
+        cwd: str | None = None,
+        store: SessionStore | None = None,
+        id: str | None = None,
     ) -> Session:
         """Copy the history of an entry (default: the current one; None: no history) into a new session.
 
@@ -293,7 +298,7 @@ class Session(Writer):
         with self._mutex:
             leaf = self.leaf if isinstance(at, Current) else at
             header = Header(
-                id=new_session_id(),
+                id=new_session_id() if id is None else check_session_id(id),
                 version=self.dialect.traits.version,
                 timestamp=timestamp(),
                 cwd=self.cwd if cwd is None else cwd,

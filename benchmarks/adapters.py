@@ -1,0 +1,163 @@
+"""Sessions of the OpenAI Agents SDK in one run: its SQLite sessions and ours. Exits with 1 if a bound does not hold.
+
+    make adapters && scratch/adapters/openai_agents-0.24.0/bin/python -m benchmarks.adapters
+
+Not part of `python -m benchmarks`, because it needs the SDK. Times are CPU time of the process, so that other programs
+on the machine do not count; all sessions are in files. SQLite syncs every append. Ours sync at the end of a turn and
+after a user message, so in a conversation with tool calls half of the appends; the column "each synced" is with the
+durability of SQLite. There a bound would measure the file system, so none is checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from sessiontree.adapters.openai_agents import BranchingTreeSession, TreeSession
+from sessiontree.session.entry_input import Durability
+
+LATEST = 50
+MAX_LATEST_MS = 2.0
+MAX_GROWTH = 1.5
+_SAMPLES = 200
+_ROUNDS = 10
+_TEXT = "The quick brown fox jumps over the lazy dog. " * 12
+
+
+def item(number: int) -> dict[str, Any]:
+    """An item of a conversation whose turns are a question, a tool call, its result and an answer."""
+    call = f"call_{number // 4}"
+    match number % 4:
+        case 0:
+            return {"role": "user", "content": f"{number}: {_TEXT}"}
+        case 1:
+            return {"type": "function_call", "call_id": call, "name": "read", "arguments": '{"path": "README.md"}'}
+        case 2:
+            return {"type": "function_call_output", "call_id": call, "output": f"{number}: {_TEXT}"}
+        case _:
+            part = {"type": "output_text", "text": f"{number}: {_TEXT}", "annotations": []}
+            return {"type": "message", "id": f"msg_{number}", "role": "assistant", "content": [part]}
+
+
+async def cpu_ms(call: Callable[[], Awaitable[object]]) -> float:
+    start = time.process_time()
+    await call()
+    return (time.process_time() - start) * 1000
+
+
+async def fill(session: Any, count: int, known: int = 0) -> None:
+    for start in range(known, count, 1000):
+        await session.add_items([item(number) for number in range(start, min(start + 1000, count))])
+
+
+async def append_in_turns(sessions: dict[str, Any], count: int) -> dict[str, float]:
+    """Milliseconds of CPU time per append of one item: the best of ten rounds in which the sessions take turns."""
+    best = dict.fromkeys(sessions, float("inf"))
+    size = count // _ROUNDS
+    for first in range(0, count, size):
+        for name, session in sessions.items():
+            start = time.process_time()
+            for number in range(first, first + size):
+                await session.add_items([item(number)])
+            best[name] = min(best[name], (time.process_time() - start) * 1000 / size)
+    return best
+
+
+async def latest_in_turns(sessions: dict[str, Any]) -> dict[str, float]:
+    """Milliseconds of CPU time to read the latest items: the best of ten rounds in which the sessions take turns."""
+    best = dict.fromkeys(sessions, float("inf"))
+    for _ in range(_ROUNDS):
+        for name, session in sessions.items():
+            start = time.process_time()
+            for _ in range(20):
+                await session.get_items(LATEST)
+            best[name] = min(best[name], (time.process_time() - start) * 1000 / 20)
+    return best
+
+
+async def median_append(session: Any) -> float:
+    return statistics.median([await cpu_ms(lambda: session.add_items([item(0)])) for _ in range(_SAMPLES)])
+
+
+async def median_branch(session: Any, turn: int) -> float:
+    times = []
+    for _ in range(_SAMPLES // 4):
+        times.append(await cpu_ms(lambda: session.create_branch_from_turn(turn)))
+        await session.switch_to_branch("main")
+    return statistics.median(times)
+
+
+async def measure(folder: Path, appends: int, entries: int) -> list[str]:
+    from agents import SQLiteSession
+    from agents.extensions.memory import AdvancedSQLiteSession
+
+    def make(part: str, durability: Durability) -> dict[str, Any]:
+        place = folder / part
+        place.mkdir()
+        advanced = AdvancedSQLiteSession(session_id="one", db_path=place / "advanced.db", create_tables=True)
+        return {
+            "SQLiteSession": SQLiteSession("one", place / "plain.db"),
+            "AdvancedSQLiteSession": advanced,
+            "TreeSession": TreeSession("tree", place, durability=durability),
+            "BranchingTreeSession": BranchingTreeSession("branching", place, durability=durability),
+        }
+
+    sessions = make("turns", "turn")
+    synced = await append_in_turns(make("synced", "append"), appends)
+    appended = await append_in_turns(sessions, appends)
+    for session in sessions.values():
+        await fill(session, 10_000, appends)
+    latest = await latest_in_turns(sessions)
+    print(f"{'':24}{'ms per append':>16}{'each synced':>16}{f'ms, latest {LATEST} of 10,000':>28}")
+    for name in sessions:
+        print(f"{name:24}{appended[name]:16.3f}{synced[name]:16.3f}{latest[name]:28.3f}")
+
+    failures = [
+        f"{ours} is not faster than {theirs}: {what}"
+        for what, found in (("append", appended), ("latest", latest))
+        for ours, theirs in (("TreeSession", "SQLiteSession"), ("BranchingTreeSession", "AdvancedSQLiteSession"))
+        if found[ours] >= found[theirs]
+    ]
+    for name in ("TreeSession", "BranchingTreeSession"):
+        failures += [f"{name}: the latest take {latest[name]:.2f} ms"] if latest[name] > MAX_LATEST_MS else []
+
+    for cls in (TreeSession, BranchingTreeSession):
+        session = cls("growing", folder / cls.__name__)
+        await fill(session, 10)
+        figures = {"append": [await median_append(session)]}
+        if isinstance(session, BranchingTreeSession):
+            figures["branch"] = [await median_branch(session, 2)]
+        await fill(session, entries, 10)
+        figures["append"].append(await median_append(session))
+        if isinstance(session, BranchingTreeSession):
+            figures["branch"].append(await median_branch(session, entries // 4))
+        for what, (first, last) in figures.items():
+            print(
+                f"{cls.__name__}: {what} at 10 items {first:.3f} ms, at {entries:,} {last:.3f} ms ({last / first:.2f}x)"
+            )
+            if last > MAX_GROWTH * first:
+                failures.append(f"{cls.__name__}: {what} grows {last / first:.2f}x")
+    return failures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--appends", type=int, default=2_000, help="items appended one by one (default: 2000)")
+    parser.add_argument("--entries", type=int, default=60_000, help="length of the long session (default: 60000)")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="sessiontree-adapters-") as folder:
+        failures = asyncio.run(measure(Path(folder), options.appends, options.entries))
+    for failure in failures:
+        print(failure)
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()
