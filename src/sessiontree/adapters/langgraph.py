@@ -60,6 +60,8 @@ Ref: TypeAlias = dict[str, Any]
 """A stored value as JSON: `json`, `message`, `list`, `dict`, or a `type` of the serializer with `data` or `blob`."""
 Name: TypeAlias = tuple[str, str]
 """Namespace and id of a checkpoint."""
+MessageKey: TypeAlias = tuple[str, str | None]
+"""Hash of a message without its id, and the id."""
 ResultT = TypeVar("ResultT")
 
 _CHECKPOINT = "langgraph_checkpoint"
@@ -223,10 +225,13 @@ class SessionTreeSaver(BaseCheckpointSaver[int]):
             ]
             if not new:
                 return []
-            fields: dict[str, Any] = {"namespace": name[0]} if name[0] else {}
-            fields |= {"checkpoint": name[1], "task": task_id}
-            fields |= {"path": task_path} if task_path else {}
-            return batch.render(thread.tail(name), _WRITES, "", "", {**fields, "writes": new})
+            # Usually the position shows which checkpoint it is. But writes may be stored before theirs, or after the
+            # next one: those must not become the current entry on a branch of their own.
+            follows = name in thread.checkpoints and (batch.has_new or name not in thread.succeeded)
+            fields: dict[str, Any] = {} if follows else {"namespace": name[0], "checkpoint": name[1]}
+            fields |= {"task": task_id, **({"path": task_path} if task_path else {})}
+            position = thread.tail(name) if follows else thread.session.leaf
+            return batch.render(position, _WRITES, "", "", {**fields, "writes": new})
 
         self._write(_thread_of(config), build)
 
@@ -434,8 +439,13 @@ class _Thread:
         self.checkpoints: dict[Name, _Checkpoint] = {}
         self.writes: dict[Name, dict[tuple[str, int], _Write]] = {}
         self.deleted: set[Name] = set()
-        self.messages: dict[str, str] = {}
-        """Entry of each message, by its hash."""
+        self.succeeded: set[Name] = set()
+        """Checkpoints that have children."""
+        self.messages: dict[MessageKey, str] = {}
+        """Entry of each message."""
+        self.unnamed: set[str] = set()
+        """Entries of messages that were stored without an id."""
+        self._hashes: dict[str, str] = {}
         self._by_version: dict[tuple[str, str, Any], _Stored] = {}
         self._owners: dict[str, Name] = {}
         """The checkpoint that an entry follows."""
@@ -461,16 +471,21 @@ class _Thread:
         owner = self._owners.get(fields.get("parentId") or "")
         match kind:
             case "message":
-                digest = fields.get(_EXACT, {}).get("hash")
-                if digest:
-                    self.messages.setdefault(digest, entry)
+                exact = fields.get(_EXACT)
+                if exact:
+                    self._hashes[entry] = exact["hash"]
+                    self.messages[exact["hash"], exact.get("id")] = entry
+                    if "id" not in exact:
+                        self.unnamed.add(entry)
             case "langgraph_checkpoint":
                 owner = (namespace, fields.get("checkpoint", entry))
                 self._index_checkpoint(owner, entry, fields)
             case "langgraph_writes":
-                name = (namespace, fields["checkpoint"])
+                name = (namespace, fields["checkpoint"]) if "checkpoint" in fields else owner
+                assert name is not None
                 stored = self.writes.setdefault(name, {})
                 for number, channel, value in fields["writes"]:
+                    self._index_messages(value)
                     stored[fields["task"], number] = _Write(channel, value, fields.get("path", ""))
             case "langgraph_deleted":
                 for one in fields["checkpoints"]:
@@ -493,14 +508,28 @@ class _Thread:
             fields["metadata"],
         )
         before = self.checkpoints.get((name[0], parent)) if parent else None
+        if parent:
+            self.succeeded.add((name[0], parent))
         stored.values = {} if before is None else {**before.values}
         for channel, value in fields["values"].items():
+            if before is not None and "keep" in value:
+                value["base"] = before.values[channel].entry
+            self._index_messages(value)
             version = stored.versions.get(channel)
             stored.values[channel] = self._by_version[name[0], channel, version] = _Stored(entry, version, value)
             self._stored[entry, channel] = value
         self.checkpoints[name] = stored
         self.deleted.discard(name)
         self._tails[name] = []
+
+    def _index_messages(self, value: Ref) -> None:
+        """Note the ids that messages got after they were stored without one."""
+        for one in _messages_in(value):
+            if "id" in one:
+                digest = self._hashes[one["message"]]
+                self.messages[digest, one["id"]] = one["message"]
+                if self.messages.get((digest, None)) == one["message"]:
+                    del self.messages[digest, None]  # an equal message without an id is another one from now on
 
     # Questions
 
@@ -527,15 +556,12 @@ class _Thread:
 
     def complete(self, stored: _Stored, channel: str) -> Ref:
         """A value that depends on no other checkpoint."""
-        return {"list": self.expand(stored.entry, channel)} if "base" in stored.value else stored.value
+        return {"list": self.expand(stored.entry, channel)} if "keep" in stored.value else stored.value
 
-    def tail(self, name: Name) -> str | None:
+    def tail(self, name: Name) -> str:
         """The last entry that follows a checkpoint."""
-        stored = self.checkpoints.get(name)
-        following = self._tails.get(name, [])
-        if stored is None:
-            return self.session.leaf
-        return following[-1] if following else stored.entry
+        following = self._tails[name]
+        return following[-1] if following else self.checkpoints[name].entry
 
     def position(self, parent: Name | None, metadata: Mapping[str, Any], batch: _Batch) -> str | None:
         """The entry that a new checkpoint follows: the last message of its parent's that it contains."""
@@ -573,7 +599,7 @@ class _Thread:
         known = self.expand(stored.entry, channel)
         same = next((at for at, pair in enumerate(zip(known, items, strict=False)) if pair[0] != pair[1]), None)
         keep = min(len(known), len(items)) if same is None else same
-        return {"list": items[keep:], "base": stored.entry, "keep": keep} if keep else {"list": items}
+        return {"list": items[keep:], "keep": keep} if keep else {"list": items}
 
     def expand(self, entry: str, channel: str) -> list[Ref]:
         """All items of the list that an entry stores for a channel."""
@@ -582,7 +608,7 @@ class _Thread:
         while key not in self._lists:
             part = self._stored[key]
             parts.append(part)
-            if "base" not in part:
+            if "keep" not in part:
                 break
             key = (part["base"], channel)
         items = [*self._lists.get(key, ())]
@@ -609,20 +635,37 @@ class _Batch:
 
     def __init__(self, thread: _Thread) -> None:
         self._thread = thread
-        self._new: dict[str, tuple[str, dict[str, Any]]] = {}
-        """Id and fields of new messages by hash."""
+        self._new: dict[MessageKey, tuple[str, dict[str, Any]]] = {}
+        """Id and fields of new entries."""
+        self._named: dict[str, str] = {}
+        """Ids of messages that were stored without one."""
         self.used: set[str] = set()
         """Entries of all messages that the batch refers to."""
 
-    def message(self, digest: str, fields: Callable[[], dict[str, Any]]) -> str:
-        """The entry of a message; a new one if there is none."""
-        entry = self._thread.messages.get(digest)
+    @property
+    def has_new(self) -> bool:
+        """Whether the batch contains messages that were not stored before."""
+        return bool(self._new)
+
+    def message(self, digest: str, id: str | None, fields: Callable[[], dict[str, Any]]) -> Ref:
+        """Refer to a message, stored before or by this batch."""
+        stored = self._thread.messages
+        entry = stored.get((digest, id)) or (self._new[digest, id][0] if (digest, id) in self._new else None)
+        if entry is None and id is not None:
+            # LangGraph stores an input before its messages get ids: the same message, with another id.
+            unnamed = stored.get((digest, None))
+            if unnamed is not None and self._named.setdefault(unnamed, id) == id:
+                self.used.add(unnamed)
+                return {"message": unnamed, "id": id}
         if entry is None:
-            if digest not in self._new:
-                self._new[digest] = (self._free_id(), fields())
-            entry = self._new[digest][0]
+            entry = self._free_id()
+            self._new[digest, id] = (entry, fields())
         self.used.add(entry)
-        return entry
+        return {"message": entry, **self._given_id(entry, id)}
+
+    def _given_id(self, entry: str, id: str | None) -> Ref:
+        """The id of a message whose entry was stored without one."""
+        return {"id": id} if id is not None and entry in self._thread.unnamed else {}
 
     def render(self, parent: str | None, kind: str, id: str, time: str, fields: dict[str, Any]) -> list[bytes]:
         """The lines: a chain of the new messages after `parent`, then an entry with an id and time, if possible."""
@@ -661,9 +704,10 @@ class _Values:
         if not self.is_open:
             return self._opaque(value)
         if _role_of(value):
-            kind, data = self.serde.dumps_typed(value)
-            digest = sha256(kind.encode() + b"\0" + data).hexdigest()[:32]
-            return {"message": batch.message(digest, lambda: self._message(value, digest, (kind, data)))}
+            bare = value.model_copy(update={"id": None})
+            kind, data = self.serde.dumps_typed(bare)
+            digest = base64.b64encode(sha256(kind.encode() + b"\0" + data).digest()[:18]).decode("ascii")
+            return batch.message(digest, value.id, lambda: self._message(bare, value.id, digest, (kind, data)))
         if _is_json(value):
             return {"json": value} if len(render_json(value)) < _SMALL else self._opaque(value)
         if _contains_message(value):
@@ -673,7 +717,7 @@ class _Values:
         return self._opaque(value)
 
     def decode(self, ref: Ref) -> Any:
-        entries = [*dict.fromkeys(_messages_in(ref))]
+        entries = [*dict.fromkeys(one["message"] for one in _messages_in(ref))]
         node_of = self._thread.session.journal.tree.node_of
         fields = self._thread.session.journal.fields([node_of[entry] for entry in entries])
         return self._decode(ref, dict(zip(entries, fields, strict=True)))
@@ -683,7 +727,8 @@ class _Values:
             case {"json": value}:
                 return copy.deepcopy(value)
             case {"message": entry}:
-                return self._restore(messages[entry])
+                fields = messages[entry]
+                return self._restore(fields, ref.get("id") or fields[_EXACT].get("id"))
             case {"list": items}:
                 return [self._decode(item, messages) for item in items]
             case {"dict": items}:
@@ -709,24 +754,23 @@ class _Values:
 
     # Messages
 
-    def _message(self, message: Any, digest: str, serialized: tuple[str, bytes]) -> dict[str, Any]:
-        """The fields of a message's entry."""
-        shown = _shown_message(message)
-        exact: dict[str, Any] = {"hash": digest}
-        name = type(message).__name__
-        others = message.model_dump(exclude={"content", "type"}, exclude_defaults=True)
-        fields = {"message": shown, _EXACT: {**exact, "class": name, "fields": others}}
-        if type(message.content) is str and _is_json(others):
-            with contextlib.suppress(ValueError):  # such as values that its class would validate differently
-                if self.serde.dumps_typed(self._restore(json.loads(render_json(fields)))) == serialized:
+    def _message(self, bare: Any, id: str | None, digest: str, serialized: tuple[str, bytes]) -> dict[str, Any]:
+        """The fields of a message's entry; `bare` is the message without its id, `serialized` its bytes."""
+        shown = _shown_message(bare)
+        exact: dict[str, Any] = {"hash": digest} if id is None else {"hash": digest, "id": id}
+        others = bare.model_dump(exclude={"content", "type", "id"}, exclude_defaults=True)
+        fields = {"message": shown, _EXACT: {**exact, "class": type(bare).__name__, "fields": others}}
+        if type(bare.content) is str and _is_json(others):
+            with contextlib.suppress(ValueError):  # values that its class refuses to take from JSON
+                if self.serde.dumps_typed(self._restore(json.loads(render_json(fields)), None)) == serialized:
                     return fields
         return {"message": shown, _EXACT: {**exact, **self._serialized(*serialized)}}
 
-    def _restore(self, fields: Mapping[str, Any]) -> Any:
+    def _restore(self, fields: Mapping[str, Any], id: str | None) -> Any:
         exact = fields[_EXACT]
-        if "class" not in exact:
-            return self._restore_opaque(exact)
-        return _MESSAGE_CLASSES[exact["class"]](content=_text_of(fields["message"]), **exact["fields"])
+        if "class" in exact:
+            return _MESSAGE_CLASSES[exact["class"]](content=_text_of(fields["message"]), id=id, **exact["fields"])
+        return self._restore_opaque(exact).model_copy(update={"id": id})
 
 
 _MESSAGE_CLASSES: dict[str, Any] = {
@@ -738,7 +782,9 @@ _ROLES = {"HumanMessage": "user", "AIMessage": "assistant", "ToolMessage": "tool
 def _role_of(value: Any) -> str:
     """The role of a message in a session; empty for values that are not shown as messages."""
     name = type(value).__name__
-    return _ROLES.get(name, "") if _MESSAGE_CLASSES.get(name) is type(value) else ""
+    if _MESSAGE_CLASSES.get(name) is not type(value) or type(value.id) not in (str, type(None)):
+        return ""
+    return _ROLES[name]
 
 
 def _shown_message(message: Any) -> dict[str, Any]:
@@ -792,10 +838,11 @@ def _contains_message(value: Any) -> bool:
     return bool(_role_of(value))
 
 
-def _messages_in(ref: Ref) -> Iterator[str]:
+def _messages_in(ref: Ref) -> Iterator[Ref]:
+    """The references to messages in a value."""
     match ref:
-        case {"message": entry}:
-            yield entry
+        case {"message": _}:
+            yield ref
         case {"list": items}:
             for item in items:
                 yield from _messages_in(item)
