@@ -78,6 +78,7 @@ _CREATION_LOCK = "adapters.lock"
 """The document whose update serializes the creation of sessions by name. It stays empty."""
 _OPEN_THREADS = 64
 _KEPT_LISTS = 8
+_LONGEST_ID = 128
 _OWN_KEYS = frozenset({"id", "ts", "channel_values", "channel_versions", "versions_seen"})
 """Parts of a checkpoint that have fields of their own; others are stored as they are."""
 _HEAD_BYTES = 64 * 1024
@@ -190,11 +191,10 @@ class SessionTreeSaver(BaseCheckpointSaver[int]):
         before = (namespace, parent) if parent else None
 
         def build(thread: _Thread) -> list[bytes]:
+            values = checkpoint["channel_values"]
             batch = _Batch(thread)
-            values = {
-                channel: thread.encode_channel(batch, channel, before, checkpoint["channel_values"])
-                for channel in new_versions
-            }
+            batch.position = thread.position(before, known, thread.values.hashes([values.get(c) for c in new_versions]))
+            values = {channel: thread.encode_channel(batch, channel, before, values) for channel in new_versions}
             fields: dict[str, Any] = {"namespace": namespace} if namespace else {}
             fields |= {"parent": parent} if parent else {}
             fields |= {
@@ -204,8 +204,7 @@ class SessionTreeSaver(BaseCheckpointSaver[int]):
                 "metadata": thread.values.encode(batch, known),
                 "values": values,
             }
-            position = thread.position(before, known, batch)
-            return batch.render(position, _CHECKPOINT, checkpoint["id"], checkpoint["ts"], fields)
+            return batch.render(_CHECKPOINT, fields, checkpoint["id"], checkpoint["ts"])
 
         self._write(_thread_of(config), build)
         return _config(_thread_of(config), name)
@@ -230,8 +229,8 @@ class SessionTreeSaver(BaseCheckpointSaver[int]):
             follows = name in thread.checkpoints and (batch.has_new or name not in thread.succeeded)
             fields: dict[str, Any] = {} if follows else {"namespace": name[0], "checkpoint": name[1]}
             fields |= {"task": task_id, **({"path": task_path} if task_path else {})}
-            position = thread.tail(name) if follows else thread.session.leaf
-            return batch.render(position, _WRITES, "", "", {**fields, "writes": new})
+            batch.position = thread.tail(name) if follows else thread.session.leaf
+            return batch.render(_WRITES, {**fields, "writes": new})
 
         self._write(_thread_of(config), build)
 
@@ -268,8 +267,9 @@ class SessionTreeSaver(BaseCheckpointSaver[int]):
     def _hide(self, thread_id: str, condition: Callable[[_Candidate], bool]) -> None:
         def build(thread: _Thread) -> list[bytes]:
             names = [name for name in thread.visible(None) if condition(_Candidate(thread, name))]
-            fields = {"checkpoints": [list(name) for name in names]}
-            return _Batch(thread).render(thread.session.leaf, _DELETED, "", "", fields) if names else []
+            batch = _Batch(thread)
+            batch.position = thread.session.leaf
+            return batch.render(_DELETED, {"checkpoints": [list(name) for name in names]}) if names else []
 
         self._write(thread_id, build)
 
@@ -443,9 +443,8 @@ class _Thread:
         """Checkpoints that have children."""
         self.messages: dict[MessageKey, str] = {}
         """Entry of each message."""
-        self.unnamed: set[str] = set()
-        """Entries of messages that were stored without an id."""
-        self._hashes: dict[str, str] = {}
+        self.keys: dict[str, MessageKey] = {}
+        """By entry."""
         self._by_version: dict[tuple[str, str, Any], _Stored] = {}
         self._owners: dict[str, Name] = {}
         """The checkpoint that an entry follows."""
@@ -473,10 +472,8 @@ class _Thread:
             case "message":
                 exact = fields.get(_EXACT)
                 if exact:
-                    self._hashes[entry] = exact["hash"]
-                    self.messages[exact["hash"], exact.get("id")] = entry
-                    if "id" not in exact:
-                        self.unnamed.add(entry)
+                    self.keys[entry] = (exact["hash"], exact.get("id"))
+                    self.messages[self.keys[entry]] = entry
             case "langgraph_checkpoint":
                 owner = (namespace, fields.get("checkpoint", entry))
                 self._index_checkpoint(owner, entry, fields)
@@ -488,9 +485,7 @@ class _Thread:
                     self._index_messages(value)
                     stored[fields["task"], number] = _Write(channel, value, fields.get("path", ""))
             case "langgraph_deleted":
-                for one in fields["checkpoints"]:
-                    self.deleted.add((one[0], one[1]))
-                    self.writes.pop((one[0], one[1]), None)
+                self.deleted.update((one[0], one[1]) for one in fields["checkpoints"])
         if owner is not None:
             self._owners[entry] = owner
             if kind in ("message", _WRITES):
@@ -526,7 +521,7 @@ class _Thread:
         """Note the ids that messages got after they were stored without one."""
         for one in _messages_in(value):
             if "id" in one:
-                digest = self._hashes[one["message"]]
+                digest = self.keys[one["message"]][0]
                 self.messages[digest, one["id"]] = one["message"]
                 if self.messages.get((digest, None)) == one["message"]:
                     del self.messages[digest, None]  # an equal message without an id is another one from now on
@@ -563,7 +558,7 @@ class _Thread:
         following = self._tails[name]
         return following[-1] if following else self.checkpoints[name].entry
 
-    def position(self, parent: Name | None, metadata: Mapping[str, Any], batch: _Batch) -> str | None:
+    def position(self, parent: Name | None, metadata: Mapping[str, Any], hashes: set[str]) -> str | None:
         """The entry that a new checkpoint follows: the last message of its parent's that it contains."""
         if parent is None:
             # The first checkpoint of a subgraph follows the one of the graph around it.
@@ -577,7 +572,7 @@ class _Thread:
             return None
         last = stored.entry
         for entry in self._tails.get(parent, []):
-            if self.session.type_of(entry) == "message" and entry not in batch.used:
+            if entry in self.keys and self.keys[entry][0] not in hashes:
                 break
             last = entry
         return last
@@ -591,15 +586,35 @@ class _Thread:
         value = values[channel]
         if type(value) is not list or not self.values.is_open:
             return self.values.encode(batch, value)
-        items = [self.values.encode(batch, item) for item in value]
         before = self.checkpoints.get(parent) if parent else None
         stored = before.values.get(channel) if before is not None else None
-        if stored is None or "list" not in stored.value:
-            return {"list": items}
-        known = self.expand(stored.entry, channel)
-        same = next((at for at, pair in enumerate(zip(known, items, strict=False)) if pair[0] != pair[1]), None)
-        keep = min(len(known), len(items)) if same is None else same
-        return {"list": items[keep:], "keep": keep} if keep else {"list": items}
+        base = stored.entry if stored is not None and "list" in stored.value else None
+        known = [] if base is None else [self.key_of(ref) for ref in self.expand(base, channel)]
+        keep = 0
+        for item, key in zip(value, known, strict=False):
+            if (self.values.message_key(item) or self.values.encode(batch, item)) != key:
+                break
+            keep += 1
+        # The messages of a list are on the path of its checkpoint, in order: those of the base are by induction.
+        path = self._messages_between(base, batch.position)
+        items = [self.values.encode(batch, item, path) for item in value[keep:]]
+        return {"list": items, "keep": keep} if keep else {"list": items}
+
+    def key_of(self, ref: Ref) -> MessageKey | Ref:
+        """What the item of a list is compared by."""
+        if "message" not in ref:
+            return ref
+        digest, id = self.keys[ref["message"]]
+        return digest, ref.get("id", id)
+
+    def _messages_between(self, start: str | None, end: str | None) -> list[str]:
+        """Entries of messages after one entry of a path, up to another."""
+        found: list[str] = []
+        while end is not None and end != start:
+            if end in self.keys:
+                found.append(end)
+            end = self.session.parent(end)
+        return found[::-1]
 
     def expand(self, entry: str, channel: str) -> list[Ref]:
         """All items of the list that an entry stores for a channel."""
@@ -637,39 +652,44 @@ class _Batch:
         self._thread = thread
         self._new: dict[MessageKey, tuple[str, dict[str, Any]]] = {}
         """Id and fields of new entries."""
-        self._named: dict[str, str] = {}
+        self._named: dict[str, str | None] = {}
         """Ids of messages that were stored without one."""
-        self.used: set[str] = set()
-        """Entries of all messages that the batch refers to."""
+        self.position: str | None = None
+        """The entry that the lines follow."""
 
     @property
     def has_new(self) -> bool:
         """Whether the batch contains messages that were not stored before."""
         return bool(self._new)
 
-    def message(self, digest: str, id: str | None, fields: Callable[[], dict[str, Any]]) -> Ref:
-        """Refer to a message, stored before or by this batch."""
+    def message(self, key: MessageKey, fields: Callable[[], dict[str, Any]], path: list[str] | None) -> Ref:
+        """Refer to a message that is stored, or that this batch stores. With a path, it is one of these entries.
+
+        Entries of the path up to the message are removed from it, so that the next one follows.
+        """
+        if key in self._new:
+            return {"message": self._new[key][0]}
         stored = self._thread.messages
-        entry = stored.get((digest, id)) or (self._new[digest, id][0] if (digest, id) in self._new else None)
-        if entry is None and id is not None:
-            # LangGraph stores an input before its messages get ids: the same message, with another id.
-            unnamed = stored.get((digest, None))
-            if unnamed is not None and self._named.setdefault(unnamed, id) == id:
-                self.used.add(unnamed)
-                return {"message": unnamed, "id": id}
-        if entry is None:
-            entry = self._free_id()
-            self._new[digest, id] = (entry, fields())
-        self.used.add(entry)
-        return {"message": entry, **self._given_id(entry, id)}
+        # LangGraph stores an input before its messages get ids: the same message, with another id.
+        candidates = path if path is not None else [stored[one] for one in (key, (key[0], None)) if one in stored]
+        for at, entry in enumerate(candidates):
+            digest, id = self._thread.keys[entry]
+            if digest == key[0] and (id == key[1] or (id is None and self._can_name(entry, key))):
+                if path is not None:
+                    del path[: at + 1]
+                return {"message": entry} if id == key[1] else {"message": entry, "id": key[1]}
+        self._new[key] = (self._free_id(), fields())
+        return {"message": self._new[key][0]}
 
-    def _given_id(self, entry: str, id: str | None) -> Ref:
-        """The id of a message whose entry was stored without one."""
-        return {"id": id} if id is not None and entry in self._thread.unnamed else {}
+    def _can_name(self, entry: str, key: MessageKey) -> bool:
+        """Whether an entry without an id is the message with this id: no other message was."""
+        stored = self._thread.messages
+        is_free = stored.get(key) == entry or stored.get((key[0], None)) == entry
+        return is_free and self._named.setdefault(entry, key[1]) == key[1]
 
-    def render(self, parent: str | None, kind: str, id: str, time: str, fields: dict[str, Any]) -> list[bytes]:
-        """The lines: a chain of the new messages after `parent`, then an entry with an id and time, if possible."""
-        render, now = self._thread.session.dialect.render_entry, timestamp()
+    def render(self, kind: str, fields: dict[str, Any], id: str = "", time: str = "") -> list[bytes]:
+        """The lines: a chain of the new messages, then an entry with an id and time, if possible."""
+        render, now, parent = self._thread.session.dialect.render_entry, timestamp(), self.position
         lines: list[bytes] = []
         for entry, message in self._new.values():
             lines.append(render("message", entry, parent, now, message))
@@ -700,14 +720,31 @@ class _Values:
     def _blobs(self) -> BlobStore:
         return self._thread.session.repository.blobs
 
-    def encode(self, batch: _Batch, value: Any) -> Ref:
+    def hashes(self, value: Any) -> set[str]:
+        """Hashes of all messages in a value."""
+        if type(value) in (list, dict) and self.is_open:
+            return {one for item in (value if type(value) is list else value.values()) for one in self.hashes(item)}
+        key = self.message_key(value)
+        return {key[0]} if key else set()
+
+    def message_key(self, value: Any) -> MessageKey | None:
+        """The key of a message; None for other values."""
+        return (self._bare(value)[1], value.id) if self.is_open and _role_of(value) else None
+
+    def _bare(self, message: Any) -> tuple[Any, str, tuple[str, bytes]]:
+        """A message without its id, its hash and its bytes."""
+        bare = message.model_copy(update={"id": None})
+        kind, data = self.serde.dumps_typed(bare)
+        digest = base64.b64encode(sha256(kind.encode() + b"\0" + data).digest()[:18]).decode("ascii")
+        return bare, digest, (kind, data)
+
+    def encode(self, batch: _Batch, value: Any, path: list[str] | None = None) -> Ref:
+        """A value as JSON; its messages are entries, with a path one of these or new ones."""
         if not self.is_open:
             return self._opaque(value)
         if _role_of(value):
-            bare = value.model_copy(update={"id": None})
-            kind, data = self.serde.dumps_typed(bare)
-            digest = base64.b64encode(sha256(kind.encode() + b"\0" + data).digest()[:18]).decode("ascii")
-            return batch.message(digest, value.id, lambda: self._message(bare, value.id, digest, (kind, data)))
+            bare, digest, data = self._bare(value)
+            return batch.message((digest, value.id), lambda: self._message(bare, value.id, digest, data), path)
         if _is_json(value):
             return {"json": value} if len(render_json(value)) < _SMALL else self._opaque(value)
         if _contains_message(value):
@@ -868,7 +905,7 @@ def _config(thread: str, name: Name) -> Config:
 
 def _session_id(thread: str) -> str:
     """The id of a thread's session: its name if that is a valid id, else a readable part of it and a hash."""
-    if is_session_id(thread):
+    if is_session_id(thread) and len(thread) <= _LONGEST_ID:
         return thread
     readable = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in thread[:40]).strip("-")
     digest = sha256(thread.encode("utf-8", "surrogatepass")).hexdigest()[:16]
