@@ -67,7 +67,8 @@ def run_suite(tests: Path, *, threads: bool) -> tuple[int, set[str], int]:
     failed = {name.rpartition("::")[2] for name in re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)}
     passed = re.search(r"(\d+) passed", done.stdout)
     touched = re.search(r"touched the swapped store: (\d+)", done.stdout)
-    assert passed and touched, done.stdout[-2000:] + done.stderr[-2000:]
+    assert passed is not None, done.stdout[-2000:] + done.stderr[-2000:]
+    assert touched is not None, done.stdout[-2000:]
     return int(passed[1]), failed, int(touched[1])
 
 

@@ -21,12 +21,12 @@ import pytest
 import trio
 from claude_agent_sdk import fold_session_summary
 from claude_agent_sdk.testing import run_session_store_conformance
+from tests.postgres.server import Server
 
 import sessiontree
 from sessiontree.adapters.claude_agent_sdk import Key, Recovery, SessionTreeStore
 from sessiontree.library.library import Library
 from sessiontree.stores.repositories import open_repository
-from tests.postgres.server import Server
 
 SESSION = "11111111-1111-4111-8111-111111111111"
 KEY = {"project_key": "-work-shop", "session_id": SESSION}
@@ -37,7 +37,12 @@ _numbers = itertools.count()
 def line(role: str, text: str, id: str, parent: str | None, second: int = 0) -> dict[str, Any]:
     message: dict[str, Any] = {"role": role, "content": text}
     if role == "assistant":
-        message |= {"id": f"msg_{id}", "type": "message", "model": "claude-x", "content": [{"type": "text", "text": text}]}
+        message |= {
+            "id": f"msg_{id}",
+            "type": "message",
+            "model": "claude-x",
+            "content": [{"type": "text", "text": text}],
+        }
     return {
         "type": role,
         "uuid": id,
@@ -107,7 +112,13 @@ def test_entries_without_a_uuid_are_never_ignored(home: str) -> None:
 def test_entries_come_back_deeply_equal(home: str) -> None:
     store = SessionTreeStore(home)
     odd = [
-        {"type": "x", "text": "emoji \U0001f600, lone \ud800, NUL \x00, LS \u2028", "n": 2**70, "f": 0.1, "deep": [[{}]]},
+        {
+            "type": "x",
+            "text": "emoji \U0001f600, lone \ud800, NUL \x00, LS \u2028",
+            "n": 2**70,
+            "f": 0.1,
+            "deep": [[{}]],
+        },
         {"no type": {"type": 5}},
         {"type": "", "uuid": "u"},
         {"type": "sessiontree", "entry": {"type": "y"}},
@@ -131,11 +142,19 @@ def test_a_session_deleted_by_another_process_starts_again(home: str) -> None:
     store, other = SessionTreeStore(home), SessionTreeStore(home)
     run(store.append(KEY, chain(2)))
     run(store.append(SUB, chain(1)))
+    assert run(store.load(KEY)) == chain(2)
     run(other.delete(KEY))
     assert run(store.load(KEY)) is None
     assert run(store.load(SUB)) is None
     run(store.append(KEY, chain(1)))
     assert run(other.load(KEY)) == chain(1)
+    run(store.load(KEY))
+    run(other.delete(KEY))
+    run(other.append(KEY, chain(3)))
+    assert run(store.load(KEY)) == chain(3)
+    run(other.delete(KEY))
+    run(store.append(KEY, chain(2)))
+    assert run(store.load(KEY)) == chain(2)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.graph.message import add_messages
 from langgraph.types import Command, Send, interrupt
 
 import sessiontree
@@ -83,7 +84,7 @@ def test_the_suite_rejects_broken_savers(broken: type[SessionTreeSaver]) -> None
 
 
 class State(TypedDict):
-    messages: Annotated[list[AnyMessage], __import__("langgraph.graph.message", fromlist=["x"]).add_messages]
+    messages: Annotated[list[AnyMessage], add_messages]
     log: Annotated[list[str], operator.add]
     numbers: dict[str, Any]
 
@@ -101,7 +102,10 @@ def build(saver: BaseCheckpointSaver) -> Any:
         call = state["messages"][-1].tool_calls[0]  # type: ignore[union-attr]
         if call["id"] == "call-5":
             interrupt({"allow": call["id"]})
-        return {"messages": [ToolMessage("3", tool_call_id=call["id"], name="add", artifact={"raw": 3})], "log": ["tool"]}
+        return {
+            "messages": [ToolMessage("3", tool_call_id=call["id"], name="add", artifact={"raw": 3})],
+            "log": ["tool"],
+        }
 
     def left(state: State) -> dict[str, Any]:
         return {"log": ["left"], "messages": [AIMessage(f"left {len(state['messages'])}")]}
@@ -121,7 +125,9 @@ def build(saver: BaseCheckpointSaver) -> Any:
     graph.add_conditional_edges(
         "model", lambda s: "tools" if s["messages"][-1].tool_calls else "end", {"tools": "tools", "end": "inner"}
     )
-    graph.add_conditional_edges("tools", lambda _: [Send("inner", {"messages": [], "log": []}), "right"], ["inner", "right"])
+    graph.add_conditional_edges(
+        "tools", lambda _: [Send("inner", {"messages": [], "log": []}), "right"], ["inner", "right"]
+    )
     graph.add_edge("inner", END)
     graph.add_edge("right", END)
     return graph.compile(checkpointer=saver)
@@ -160,10 +166,14 @@ def drive(graph: Any, name: str) -> list[Any]:
     graph.update_state(config, {"messages": [SystemMessage("be brief"), HumanMessage("yes"), HumanMessage("yes")]})
     state = graph.get_state(config)
     first = state.values["messages"][0]
-    graph.update_state(config, {"messages": [RemoveMessage(first.id), HumanMessage("edited", id=stopped["messages"][1].id)]})
+    graph.update_state(
+        config, {"messages": [RemoveMessage(first.id), HumanMessage("edited", id=stopped["messages"][1].id)]}
+    )
     seen.append(history(graph, config))
     states = [*graph.get_state_history(config)]
-    fork = graph.update_state(states[-3].config, {"messages": [HumanMessage("another way with a tool")]}, as_node="__start__")
+    fork = graph.update_state(
+        states[-3].config, {"messages": [HumanMessage("another way with a tool")]}, as_node="__start__"
+    )
     graph.invoke(None, fork)
     seen.append(history(graph, config))
     graph.invoke(Command(resume="go"), config)
@@ -291,7 +301,7 @@ def test_encrypted_values_are_not_readable_in_the_session(tmp_path: Path) -> Non
     serde = EncryptedSerializer.from_pycryptodome_aes(key=b"0" * 32)
     graph = build(SessionTreeSaver(tmp_path, serde=serde))
     graph.invoke({"messages": [HumanMessage("a secret")], "log": ["secret"], "numbers": {}}, CONFIG)
-    assert [message.content for message in graph.get_state(CONFIG).values["messages"]][0] == "a secret"
+    assert graph.get_state(CONFIG).values["messages"][0].content == "a secret"
     assert all(b"secret" not in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
 
 
@@ -350,7 +360,10 @@ def talk(home: str) -> None:
 
 def texts(session: sessiontree.Session) -> list[str]:
     contents = [message.content for message in session.context().messages]
-    flat = [content if isinstance(content, str) else "".join(getattr(one, "text", "") for one in content) for content in contents]
+    flat = [
+        content if isinstance(content, str) else "".join(getattr(one, "text", "") for one in content)
+        for content in contents
+    ]
     return [text for text in flat if text]
 
 
@@ -386,7 +399,11 @@ def test_commands_work_on_threads(tmp_path: Path) -> None:
     def command(*arguments: str) -> str:
         environment = {**os.environ, "SESSIONTREE_HOME": home}
         done = subprocess.run(
-            [sys.executable, "-m", "sessiontree", *arguments], env=environment, capture_output=True, text=True, check=True
+            [sys.executable, "-m", "sessiontree", *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         return done.stdout
 

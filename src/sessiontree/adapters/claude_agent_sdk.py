@@ -24,6 +24,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
+from sessiontree.adapters.file_identity import file_identity
 from sessiontree.core.ids import timestamp
 from sessiontree.core.jsonio import parse_object, render_json
 from sessiontree.core.lines import iter_lines
@@ -274,6 +275,7 @@ class _Transcript:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._identity = file_identity(session)
         self._lock = threading.Lock()
         self._metadata_uuids: set[str] = set()
         self._read = 0
@@ -294,6 +296,8 @@ class _Transcript:
     def load(self, report: Callable[[str, str | None, str, str], object] | None) -> list[Entry]:
         """All entries in file order. With `report`, lost parents are replaced and reported."""
         with self._lock:
+            if file_identity(self._session) != self._identity:
+                raise ReplacedError(f"{self._session.location}: was deleted or replaced. Open it again.")
             self._session.refresh()
             journal = self._session.journal
             entries = [_unwrap(fields) for fields in journal.fields(range(len(journal)))]
@@ -457,7 +461,9 @@ def _escape(text: str) -> str:
 
 def _unescape(text: str) -> str:
     data = re.sub(
-        rb"_([0-9a-f]{2})", lambda found: bytes([int(found[1], 16)]), text.removeprefix("0__").encode("ascii", "replace")
+        rb"_([0-9a-f]{2})",
+        lambda found: bytes([int(found[1], 16)]),
+        text.removeprefix("0__").encode("ascii", "replace"),
     )
     return data.decode("utf-8", "surrogatepass")
 
@@ -503,8 +509,15 @@ def _uuid_of(entry: Mapping[str, Any]) -> str:
 
 
 def _without_repeats(lines: Iterable[_Line]) -> list[_Line]:
+    """The first line of each uuid, and all lines without one."""
     seen: set[str] = set()
-    return [line for line in lines if not line.uuid or (line.uuid not in seen and not seen.add(line.uuid))]
+    kept: list[_Line] = []
+    for line in lines:
+        if line.uuid not in seen:
+            kept.append(line)
+            if line.uuid:
+                seen.add(line.uuid)
+    return kept
 
 
 def _joined(lines: Iterable[_Line]) -> bytes:

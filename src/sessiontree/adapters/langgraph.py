@@ -19,12 +19,11 @@ import base64
 import contextlib
 import copy
 import functools
-import json
 import math
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Literal, TypeAlias, TypeVar
 
@@ -45,8 +44,9 @@ except ImportError as error:
     raise ImportError("this needs LangGraph: pip install 'sessiontree[langgraph]'") from error
 
 import sessiontree
+from sessiontree.adapters.file_identity import file_identity
 from sessiontree.core.ids import is_session_id, new_entry_id, timestamp
-from sessiontree.core.jsonio import render_json
+from sessiontree.core.jsonio import parse_json, render_json
 from sessiontree.errors import AmbiguousError, DamagedError, InvalidEntryError, NotFoundError, ReplacedError
 from sessiontree.session.blob_refs import PREFIX
 from sessiontree.session.entry_input import parse_timestamp
@@ -193,7 +193,9 @@ class SessionTreeSaver(BaseCheckpointSaver[int]):
         def build(thread: _Thread) -> list[bytes]:
             values = checkpoint["channel_values"]
             batch = _Batch(thread)
-            batch.position = thread.position(before, known, thread.values.hashes([values.get(c) for c in new_versions]))
+            batch.position = thread.position(
+                before, known, thread.values.hashes(batch, [values.get(channel) for channel in new_versions])
+            )
             values = {channel: thread.encode_channel(batch, channel, before, values) for channel in new_versions}
             fields: dict[str, Any] = {"namespace": namespace} if namespace else {}
             fields |= {"parent": parent} if parent else {}
@@ -209,9 +211,7 @@ class SessionTreeSaver(BaseCheckpointSaver[int]):
         self._write(_thread_of(config), build)
         return _config(_thread_of(config), name)
 
-    def put_writes(
-        self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
-    ) -> None:
+    def put_writes(self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
         name = (config["configurable"].get("checkpoint_ns", ""), config["configurable"]["checkpoint_id"])
 
         def build(thread: _Thread) -> list[bytes]:
@@ -434,6 +434,7 @@ class _Thread:
     def __init__(self, name: str, session: Session, serde: Any) -> None:
         self.name = name
         self.session = session
+        self._identity = file_identity(session)
         self.lock = threading.RLock()
         self.values = _Values(self, serde)
         self.checkpoints: dict[Name, _Checkpoint] = {}
@@ -458,6 +459,8 @@ class _Thread:
 
     def refresh(self) -> None:
         """Index the entries that were appended since the last call, by any process."""
+        if file_identity(self.session) != self._identity:
+            raise ReplacedError(f"{self.session.location}: was deleted or replaced. Open it again.")
         self.session.refresh()
         journal = self.session.journal
         nodes = [node for node in range(self._read, len(journal)) if journal.types[node] in _TYPES | {"message"}]
@@ -592,7 +595,7 @@ class _Thread:
         known = [] if base is None else [self.key_of(ref) for ref in self.expand(base, channel)]
         keep = 0
         for item, key in zip(value, known, strict=False):
-            if (self.values.message_key(item) or self.values.encode(batch, item)) != key:
+            if (self.values.message_key(batch, item) or self.values.encode(batch, item)) != key:
                 break
             keep += 1
         # The messages of a list are on the path of its checkpoint, in order: those of the base are by induction.
@@ -645,6 +648,15 @@ class _Candidate(Struct, frozen=True):
         return self.thread.values.decode(self.thread.checkpoints[self.name].metadata).get(key)
 
 
+class _Bare(Struct, frozen=True):
+    """A message without its id, with the hash and the bytes of that."""
+
+    original: Any
+    message: Any
+    digest: str
+    serialized: tuple[str, bytes]
+
+
 class _Batch:
     """Lines of one write: messages that are not stored yet, then an entry of our own."""
 
@@ -654,6 +666,8 @@ class _Batch:
         """Id and fields of new entries."""
         self._named: dict[str, str | None] = {}
         """Ids of messages that were stored without one."""
+        self.bare: dict[int, _Bare] = {}
+        """By the identity of their originals: a message is serialized once."""
         self.position: str | None = None
         """The entry that the lines follow."""
 
@@ -701,9 +715,9 @@ class _Batch:
         return [*lines, render(kind, id or self._free_id(), parent, time or now, fields)]
 
     def _free_id(self) -> str:
-        taken = {entry for entry, _ in self._new.values()}
-        while (id := new_entry_id(self._thread.session)) in taken:
-            pass
+        used = {entry for entry, _ in self._new.values()}
+        while (id := new_entry_id(self._thread.session.journal.tree.node_of)) in used:
+            pass  # an id that this batch has given already
         return id
 
 
@@ -720,31 +734,34 @@ class _Values:
     def _blobs(self) -> BlobStore:
         return self._thread.session.repository.blobs
 
-    def hashes(self, value: Any) -> set[str]:
+    def hashes(self, batch: _Batch, value: Any) -> set[str]:
         """Hashes of all messages in a value."""
         if type(value) in (list, dict) and self.is_open:
-            return {one for item in (value if type(value) is list else value.values()) for one in self.hashes(item)}
-        key = self.message_key(value)
+            items = value if type(value) is list else value.values()
+            return {one for item in items for one in self.hashes(batch, item)}
+        key = self.message_key(batch, value)
         return {key[0]} if key else set()
 
-    def message_key(self, value: Any) -> MessageKey | None:
+    def message_key(self, batch: _Batch, value: Any) -> MessageKey | None:
         """The key of a message; None for other values."""
-        return (self._bare(value)[1], value.id) if self.is_open and _role_of(value) else None
+        return (self._bare(batch, value).digest, value.id) if self.is_open and _role_of(value) else None
 
-    def _bare(self, message: Any) -> tuple[Any, str, tuple[str, bytes]]:
-        """A message without its id, its hash and its bytes."""
-        bare = message.model_copy(update={"id": None})
-        kind, data = self.serde.dumps_typed(bare)
-        digest = base64.b64encode(sha256(kind.encode() + b"\0" + data).digest()[:18]).decode("ascii")
-        return bare, digest, (kind, data)
+    def _bare(self, batch: _Batch, message: Any) -> _Bare:
+        found = batch.bare.get(id(message))
+        if found is None:
+            bare = message.model_copy(update={"id": None})
+            kind, data = self.serde.dumps_typed(bare)
+            digest = base64.b64encode(sha256(kind.encode() + b"\0" + data).digest()[:18]).decode("ascii")
+            found = batch.bare[id(message)] = _Bare(message, bare, digest, (kind, data))
+        return found
 
     def encode(self, batch: _Batch, value: Any, path: list[str] | None = None) -> Ref:
         """A value as JSON; its messages are entries, with a path one of these or new ones."""
         if not self.is_open:
             return self._opaque(value)
         if _role_of(value):
-            bare, digest, data = self._bare(value)
-            return batch.message((digest, value.id), lambda: self._message(bare, value.id, digest, data), path)
+            bare = self._bare(batch, value)
+            return batch.message((bare.digest, value.id), lambda: self._message(bare, value.id), path)
         if _is_json(value):
             return {"json": value} if len(render_json(value)) < _SMALL else self._opaque(value)
         if _contains_message(value):
@@ -791,17 +808,18 @@ class _Values:
 
     # Messages
 
-    def _message(self, bare: Any, id: str | None, digest: str, serialized: tuple[str, bytes]) -> dict[str, Any]:
-        """The fields of a message's entry; `bare` is the message without its id, `serialized` its bytes."""
+    def _message(self, found: _Bare, id: str | None) -> dict[str, Any]:
+        """The fields of a message's entry."""
+        bare = found.message
         shown = _shown_message(bare)
-        exact: dict[str, Any] = {"hash": digest} if id is None else {"hash": digest, "id": id}
+        exact: dict[str, Any] = {"hash": found.digest} if id is None else {"hash": found.digest, "id": id}
         others = bare.model_dump(exclude={"content", "type", "id"}, exclude_defaults=True)
         fields = {"message": shown, _EXACT: {**exact, "class": type(bare).__name__, "fields": others}}
         if type(bare.content) is str and _is_json(others):
             with contextlib.suppress(ValueError):  # values that its class refuses to take from JSON
-                if self.serde.dumps_typed(self._restore(json.loads(render_json(fields)), None)) == serialized:
+                if self.serde.dumps_typed(self._restore(parse_json(render_json(fields)), None)) == found.serialized:
                     return fields
-        return {"message": shown, _EXACT: {**exact, **self._serialized(*serialized)}}
+        return {"message": shown, _EXACT: {**exact, **self._serialized(*found.serialized)}}
 
     def _restore(self, fields: Mapping[str, Any], id: str | None) -> Any:
         exact = fields[_EXACT]
