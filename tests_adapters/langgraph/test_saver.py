@@ -431,6 +431,27 @@ def test_threads_of_any_name_are_found_listed_and_kept_apart(home: str) -> None:
     assert saver.get_tuple(thread("12345678-long")) is not None
 
 
+# Damage
+
+
+def test_a_lost_line_is_reported_and_the_rest_of_the_thread_is_readable(tmp_path: Path) -> None:
+    graph = build(SessionTreeSaver(tmp_path))
+    for text in ("one", "two", "three"):
+        graph.invoke({"messages": [HumanMessage(text)], "log": [], "numbers": {}}, CONFIG)
+    states = [*graph.get_state_history(CONFIG)]
+    file = Path(ref_of(str(tmp_path)))
+    lines = file.read_bytes().splitlines(keepends=True)
+    lost = next(at for at, line in enumerate(lines) if b'"content":"two"' in line)
+    file.write_bytes(
+        b"".join([*lines[:lost], b'{"type":"langgraph_writes","id":"0badf00d","parentId":null}\n', *lines[lost + 1 :]])
+    )
+    damaged = build(SessionTreeSaver(tmp_path))
+    with pytest.raises(sessiontree.DamagedError, match=r"is missing.*doctor"):
+        damaged.get_state(CONFIG)
+    intact = next(state for state in states if len(state.values.get("messages", [])) == 3 and not state.next)
+    assert plain(damaged.get_state(intact.config).values) == plain(intact.values)
+
+
 # Several writers
 
 

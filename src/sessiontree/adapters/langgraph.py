@@ -19,6 +19,7 @@ import base64
 import contextlib
 import copy
 import functools
+import logging
 import math
 import os
 import threading
@@ -63,6 +64,8 @@ Name: TypeAlias = tuple[str, str]
 MessageKey: TypeAlias = tuple[str, str | None]
 """Hash of a message without its id, and the id."""
 ResultT = TypeVar("ResultT")
+
+_log = logging.getLogger("sessiontree")
 
 _CHECKPOINT = "langgraph_checkpoint"
 _WRITES = "langgraph_writes"
@@ -466,7 +469,12 @@ class _Thread:
         nodes = [node for node in range(self._read, len(journal)) if journal.types[node] in _TYPES | {"message"}]
         self._read = len(journal)
         for node, fields in zip(nodes, journal.fields(nodes), strict=True):
-            self._index(journal.types[node], journal.tree.ids[node], fields)
+            try:
+                self._index(journal.types[node], journal.tree.ids[node], fields)
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                # Another program wrote it, or a line that it needs is lost: the rest of the thread is still there.
+                place = f"{self.session.location}: {journal.tree.ids[node]}"
+                _log.warning("%s: not a valid %s entry (%r); it is ignored", place, journal.types[node], error)
 
     def _index(self, kind: str, entry: str, fields: dict[str, Any]) -> None:
         namespace = fields.get("namespace", "")
@@ -482,7 +490,8 @@ class _Thread:
                 self._index_checkpoint(owner, entry, fields)
             case "langgraph_writes":
                 name = (namespace, fields["checkpoint"]) if "checkpoint" in fields else owner
-                assert name is not None
+                if name is None:
+                    raise ValueError("its checkpoint is missing")
                 stored = self.writes.setdefault(name, {})
                 for number, channel, value in fields["writes"]:
                     self._index_messages(value)
@@ -510,8 +519,8 @@ class _Thread:
             self.succeeded.add((name[0], parent))
         stored.values = {} if before is None else {**before.values}
         for channel, value in fields["values"].items():
-            if before is not None and "keep" in value:
-                value["base"] = before.values[channel].entry
+            if "keep" in value:
+                value["base"] = "" if before is None else before.values[channel].entry
             self._index_messages(value)
             version = stored.versions.get(channel)
             stored.values[channel] = self._by_version[name[0], channel, version] = _Stored(entry, version, value)
@@ -523,11 +532,16 @@ class _Thread:
     def _index_messages(self, value: Ref) -> None:
         """Note the ids that messages got after they were stored without one."""
         for one in _messages_in(value):
-            if "id" in one:
+            if "id" in one and one["message"] in self.keys:
                 digest = self.keys[one["message"]][0]
                 self.messages[digest, one["id"]] = one["message"]
                 if self.messages.get((digest, None)) == one["message"]:
                     del self.messages[digest, None]  # an equal message without an id is another one from now on
+
+    def damaged(self, what: str) -> DamagedError:
+        return DamagedError(
+            f"{self.session.location}: {what}; run `sessiontree doctor` on it, or use an older checkpoint"
+        )
 
     # Questions
 
@@ -607,7 +621,7 @@ class _Thread:
         """What the item of a list is compared by."""
         if "message" not in ref:
             return ref
-        digest, id = self.keys[ref["message"]]
+        digest, id = self.keys.get(ref["message"], ("", None))
         return digest, ref.get("id", id)
 
     def _messages_between(self, start: str | None, end: str | None) -> list[str]:
@@ -624,7 +638,9 @@ class _Thread:
         parts: list[Ref] = []
         key = (entry, channel)
         while key not in self._lists:
-            part = self._stored[key]
+            part = self._stored.get(key)
+            if part is None:
+                raise self.damaged(f"the channel {channel!r} continues a checkpoint that is missing")
             parts.append(part)
             if "keep" not in part:
                 break
@@ -773,6 +789,9 @@ class _Values:
     def decode(self, ref: Ref) -> Any:
         entries = [*dict.fromkeys(one["message"] for one in _messages_in(ref))]
         node_of = self._thread.session.journal.tree.node_of
+        missing = next((entry for entry in entries if entry not in self._thread.keys), None)
+        if missing is not None:
+            raise self._thread.damaged(f"the message {missing} of a value is missing")
         fields = self._thread.session.journal.fields([node_of[entry] for entry in entries])
         return self._decode(ref, dict(zip(entries, fields, strict=True)))
 
@@ -801,7 +820,7 @@ class _Values:
         if "blob" in ref:
             data = self._blobs.get(ref["blob"].removeprefix(PREFIX))
             if data is None:
-                raise DamagedError(f"{self._thread.session.location}: the blob {ref['blob']} of a value is missing")
+                raise self._thread.damaged(f"the blob {ref['blob']} of a value is missing")
         else:
             data = base64.b64decode(ref["data"])
         return self.serde.loads_typed((ref["type"], data))
