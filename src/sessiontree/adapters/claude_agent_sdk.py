@@ -28,7 +28,7 @@ from sessiontree.adapters.file_identity import file_identity
 from sessiontree.core.ids import timestamp
 from sessiontree.core.jsonio import parse_object, render_json
 from sessiontree.core.lines import iter_lines
-from sessiontree.dialects.claude import CLAUDE
+from sessiontree.dialects import CLAUDE_AGENT_SDK_DIALECT
 from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.dialects.passthrough import PASSTHROUGH
 from sessiontree.errors import ExistsError, NotFoundError, ReplacedError, UsageError
@@ -252,7 +252,7 @@ class SessionTreeStore:
         store = self._places.store(key)
         if not store.exists():
             return None
-        opened = _Transcript(open_store(store, repository=self._places.repository, dialect=CLAUDE.name))
+        opened = _Transcript(open_store(store, repository=self._places.repository, dialect=CLAUDE_AGENT_SDK_DIALECT))
         with self._lock:
             found = self._transcripts.setdefault(key, opened)
             while len(self._transcripts) > _OPEN_TRANSCRIPTS:
@@ -303,7 +303,7 @@ class _Transcript:
             entries = [_unwrap(fields) for fields in journal.fields(range(len(journal)))]
             if report is not None:
                 ids = journal.tree.ids
-                for found in CLAUDE.find_reparentings(journal):
+                for found in journal.dialect.find_reparentings(journal):
                     entry = entries[found.node]
                     report(ids[found.node], entry.get("parentUuid"), ids[found.parent], found.why)
                     entry["parentUuid"] = ids[found.parent]
