@@ -219,7 +219,7 @@ class SessionTreeSaver(BaseCheckpointSaver[int]):
 
         def build(thread: _Thread) -> list[bytes]:
             known = thread.writes.get(name, {})
-            batch = _Batch(thread)
+            batch = _Batch(thread, adds_messages=name in thread.checkpoints)
             new = [
                 [number, channel, thread.values.encode(batch, value)]
                 for index, (channel, value) in enumerate(writes)
@@ -676,8 +676,10 @@ class _Bare(Struct, frozen=True):
 class _Batch:
     """Lines of one write: messages that are not stored yet, then an entry of our own."""
 
-    def __init__(self, thread: _Thread) -> None:
+    def __init__(self, thread: _Thread, *, adds_messages: bool = True) -> None:
         self._thread = thread
+        self._adds_messages = adds_messages
+        """Whether new messages become entries: not where their place in the tree is unknown."""
         self._new: dict[MessageKey, tuple[str, dict[str, Any]]] = {}
         """Id and fields of new entries."""
         self._named: dict[str, str | None] = {}
@@ -692,10 +694,11 @@ class _Batch:
         """Whether the batch contains messages that were not stored before."""
         return bool(self._new)
 
-    def message(self, key: MessageKey, fields: Callable[[], dict[str, Any]], path: list[str] | None) -> Ref:
+    def message(self, key: MessageKey, fields: Callable[[], dict[str, Any]], path: list[str] | None) -> Ref | None:
         """Refer to a message that is stored, or that this batch stores. With a path, it is one of these entries.
 
-        Entries of the path up to the message are removed from it, so that the next one follows.
+        Entries of the path up to the message are removed from it, so that the next one follows. None if the message
+        cannot be an entry.
         """
         if key in self._new:
             return {"message": self._new[key][0]}
@@ -708,6 +711,8 @@ class _Batch:
                 if path is not None:
                     del path[: at + 1]
                 return {"message": entry} if id == key[1] else {"message": entry, "id": key[1]}
+        if not self._adds_messages:
+            return None
         self._new[key] = (self._free_id(), fields())
         return {"message": self._new[key][0]}
 
@@ -777,7 +782,8 @@ class _Values:
             return self._opaque(value)
         if _role_of(value):
             bare = self._bare(batch, value)
-            return batch.message((bare.digest, value.id), lambda: self._message(bare, value.id), path)
+            ref = batch.message((bare.digest, value.id), lambda: self._message(bare, value.id), path)
+            return self._opaque(value) if ref is None else ref
         if _is_json(value):
             return {"json": value} if len(render_json(value)) < _SMALL else self._opaque(value)
         if _contains_message(value):
