@@ -1,0 +1,3 @@
+from tests_adapters.repositories import home, server
+
+__all__ = ["home", "server"]
