@@ -212,6 +212,20 @@ def test_summaries_are_the_fold_of_all_entries_however_they_were_written(home: s
     assert "custom_title" not in summary["data"]
 
 
+def test_sessions_are_listed_in_the_order_of_their_last_append_however_quick(home: str) -> None:
+    store = SessionTreeStore(home, threads=False)
+    ids = [str(uuid.uuid4()) for _ in range(20)]
+
+    async def work() -> list[list[str]]:
+        for id in [*ids, *ids[:5]]:
+            await store.append({"project_key": "p", "session_id": id}, [{"type": "x"}])
+        listed = await store.list_sessions("p"), await store.list_session_summaries("p")
+        return [[one["session_id"] for one in sorted(found, key=lambda one: -one["mtime"])] for found in listed]
+
+    newest_first = [*reversed([*ids[5:], *ids[:5]])]
+    assert run(work()) == [newest_first, newest_first]
+
+
 # Recovery
 
 

@@ -17,6 +17,7 @@ import logging
 import os
 import re
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
@@ -170,6 +171,7 @@ class SessionTreeStore:
             except (ExistsError, NotFoundError, ReplacedError):  # another process created or deleted it just now
                 if attempt == _ATTEMPTS - 1:
                     raise
+        self._places.note_change(key)
         if metadata is not None:
             self._places.write_metadata(key, metadata)
 
@@ -199,7 +201,11 @@ class SessionTreeStore:
         return lambda uuid, missing, parent, why: self._on_recovery(Recovery(key.fields(), uuid, missing, parent, why))
 
     def _list_sessions(self, project: str) -> list[dict[str, Any]]:
-        return [{"session_id": id, "mtime": _milliseconds(stat)} for id, stat in self._places.iter_stats(project)]
+        return [{"session_id": id, "mtime": _milliseconds(stat)} for id, stat in self._newest_first(project)]
+
+    def _newest_first(self, project: str) -> list[tuple[str, SessionStat]]:
+        # The SDK sorts by milliseconds, and keeps the order of equal ones: this one is exact.
+        return sorted(self._places.iter_stats(project), key=lambda one: one[1].changed, reverse=True)
 
     def _list_summaries(self, project: str) -> list[dict[str, Any]]:
         # A summary is a fold of the lines in order. So it is computed here from the lines since the last listing, and
@@ -208,7 +214,7 @@ class SessionTreeStore:
         known = parse_object(documents.read(name) or b"{}")
         current: Entry = {}
         summaries: list[dict[str, Any]] = []
-        for id, stat in self._places.iter_stats(project):
+        for id, stat in self._newest_first(project):
             key = Key(project, id)
             try:
                 current[id] = self._summarize(key, stat, known.get(id))
@@ -344,6 +350,10 @@ class _Places(Protocol):
 
     def list_subpaths(self, project: str, session: str) -> list[str]: ...
 
+    def note_change(self, key: Key) -> None:
+        """Record the exact time of a change, where the storage does not."""
+        ...
+
     def write_metadata(self, key: Key, metadata: Mapping[str, Any]) -> None: ...
 
     def delete(self, key: Key) -> None: ...
@@ -358,6 +368,8 @@ class _Folder:
         home = os.path.abspath(os.path.expanduser(folder))
         self._projects = os.path.join(home, "projects")
         self.documents: DocumentStore = FileDocuments(home)
+        self._lock = threading.Lock()
+        self._last_change = 0
 
     def store(self, key: Key) -> SessionStore:
         return FileStore(self._path(key))
@@ -373,6 +385,15 @@ class _Folder:
         top = os.path.join(self._projects, project, session)
         files = (path for folder, _, _ in os.walk(top) for path in _files_in(folder))
         return sorted(os.path.relpath(path, top).removesuffix(".jsonl").replace(os.sep, "/") for path in files)
+
+    def note_change(self, key: Key) -> None:
+        # The time of a file is that of a timer, which ticks every few milliseconds. The SDK sorts sessions by
+        # milliseconds, so two appends of this store never have the same one.
+        with self._lock:
+            after = (self._last_change // 1_000_000 + 1) * 1_000_000
+            now = self._last_change = max(time.time_ns(), after)
+        with contextlib.suppress(FileNotFoundError):  # deleted just now
+            os.utime(self._path(key), ns=(now, now))
 
     def write_metadata(self, key: Key, metadata: Mapping[str, Any]) -> None:
         if key.subpath:
@@ -421,6 +442,9 @@ class _RepositoryPlaces:
 
     def list_subpaths(self, project: str, session: str) -> list[str]:
         return sorted(_unescape(stat.id.split(".")[2]) for stat in self._subkeys(project, session))
+
+    def note_change(self, key: Key) -> None:
+        """The repository knows the time of each append."""
 
     def write_metadata(self, key: Key, metadata: Mapping[str, Any]) -> None:
         """The client reads no database, so the line in the transcript is enough."""
