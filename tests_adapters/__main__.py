@@ -4,6 +4,7 @@
 
 A folder here with an `adapter.toml` is an adapter: `package` is its framework, `version` the pinned version, `extra`
 the extra of this package (default: the folder's name with hyphens), `requirements` what its tests need besides pytest,
+`options` options of pytest,
 `sdist` the start of the SHA-256 of the framework's sdist, if that contains tests to run. Environments are kept in
 `scratch/adapters`, so only the first run installs anything.
 """
@@ -64,7 +65,8 @@ def run_tests(folder: Path, adapter: dict[str, Any], version: str) -> bool:
     env["ADAPTER_VERSION"] = version
     if "sdist" in adapter and version == adapter["version"]:
         env["ADAPTER_SDIST"] = str(unpacked_sdist(python, adapter))
-    command = [python, "-m", "pytest", "-c", "tests_adapters/pytest.ini", f"tests_adapters/{folder.name}"]
+    options = adapter.get("options", [])
+    command = [python, "-m", "pytest", "-c", "tests_adapters/pytest.ini", *options, f"tests_adapters/{folder.name}"]
     return subprocess.run(command, cwd=ROOT, env=env, check=False).returncode == 0
 
 
