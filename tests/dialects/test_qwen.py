@@ -15,7 +15,7 @@ from sessiontree.dialects.qwen.context import NOT_RECORDED
 from sessiontree.repair import carry_out, examine, plan_repair
 from sessiontree.sources.detect import detect
 from sessiontree.testing import check_dialect
-from tests.builders import THOROUGH
+from tests.builders import THOROUGH, opened
 from tests.dialects.goldens import cases, copied, expectation, outline, sent_by_program, session_file
 from tests.library.world import World
 
@@ -185,3 +185,12 @@ def test_archived_sessions_and_sub_agents_are_listed(tmp_path: Path) -> None:
         found = {summary.id: summary for summary in library.everything()}
     assert found.keys() == {SESSION, "33c9d07a-b8a9-4d00-aab1-cb91be59c9d0", "agent-a1"}
     assert (found["agent-a1"].kind, found["agent-a1"].parent) == ("subagent", str(parent))
+
+
+def test_separators_at_which_qwen_code_would_end_a_line_are_escaped() -> None:
+    session = sessiontree.create(cwd="/work", in_memory=True)
+    session.append("user", "one\u2028two\u2029three")
+    lines = b"".join(sessiontree.convert(session, "qwen").lines)
+    assert "\u2028".encode() not in lines
+    assert "\u2029".encode() not in lines
+    assert outline(opened(lines, "qwen")) == [("user", "text", "one\u2028two\u2029three")]
