@@ -27,7 +27,7 @@ def detect(head: bytes, location: str) -> Dialect:
 def detect_source(ref: SessionRef) -> Dialect:
     """Find the dialect of a session in a file, whether it stores lines or not."""
     head = read_bytes(FileStore(ref.name), 0, _HEAD_BYTES)
-    return _detect(lambda dialect: _score(dialect, head, ref), ref.name)
+    return _detect(lambda dialect: _score(dialect, head, ref), ref.name, lambda dialect: not _has_lines(dialect, ref))
 
 
 def detect_stored(ref: SessionRef) -> Dialect:
@@ -35,8 +35,12 @@ def detect_stored(ref: SessionRef) -> Dialect:
     return detect(read_bytes(open_repository(ref.home).open(ref), 0, _HEAD_BYTES), str(ref))
 
 
-def _detect(score_of: Callable[[Dialect], int], location: str) -> Dialect:
+def _detect(
+    score_of: Callable[[Dialect], int], location: str, is_costly: Callable[[Dialect], bool] = lambda _: False
+) -> Dialect:
+    """Ask each dialect for its score; those that have to read the whole file only if no other is confident."""
     dialects: list[Dialect] = []
+    costly: list[Dialect] = []
     scores: dict[str, int] = {}
     # Dialects of other packages come first, so that they can claim a file. Of ours, native comes first: its header is
     # unmistakable, and then no other dialect has to be loaded.
@@ -44,10 +48,16 @@ def _detect(score_of: Callable[[Dialect], int], location: str) -> Dialect:
         plugins.names("dialects"), key=lambda name: (plugins.is_ours("dialects", name), name != DEFAULT_DIALECT)
     ):
         dialect: Dialect = plugins.load("dialects", name)
+        if is_costly(dialect):
+            costly.append(dialect)
+            continue
         score = scores[dialect.name] = score_of(dialect)
         if score >= CERTAIN:
             return dialect
         dialects.append(dialect)
+    if max(scores.values(), default=0) < _CONFIDENT:
+        dialects += costly
+        scores |= {dialect.name: score_of(dialect) for dialect in costly}
     best = max(dialects, key=lambda dialect: scores[dialect.name])
     if scores[best.name] == 0:
         raise NotASessionError(not_a_session(location))
@@ -65,6 +75,11 @@ def not_a_session(location: str, head: bytes = b"") -> str:
     if reason:
         return f"{location}: {reason}; the file was not touched"
     return f"{location} line 1 byte 0: not a session in a known format; the file was not touched"
+
+
+def _has_lines(dialect: Dialect, ref: SessionRef) -> bool:
+    """Whether the first bytes of the file are the first lines of the session."""
+    return isinstance(dialect.storage(ref.name), LineFile | Joined)
 
 
 def _score(dialect: Dialect, head: bytes, ref: SessionRef) -> int:
