@@ -256,8 +256,8 @@ def _summary(message: Message, recorded: _Recorded | None) -> str | None:
 
 def _restated_entry(entry: CanonicalEntry) -> CanonicalEntry:
     """Repeat an entry whose wording is up to each client."""
-    if entry.kind == "compaction":
-        return _marked("branch_summary", {"summary": entry.fields.get("summary")})
+    if entry.kind == "compaction":  # in the middle of a context, only its text can stay where it is
+        return _marked("message", {"message": {"role": "user", "content": str(entry.fields.get("summary") or "")}})
     return _marked(entry.kind, {name: value for name, value in entry.fields.items() if name != PASSTHROUGH})
 
 
