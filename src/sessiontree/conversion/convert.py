@@ -296,9 +296,15 @@ class _Conversion:
             session = Reader(session.journal, msgspec.structs.replace(session.read_options, provider_history=False))
         entries, copied = _entries_by_line(session, leaf, all_branches), _entries_by_line(copy, copy.leaf, all_branches)
         skips_failed = self._target.client.drops_failed_turns
+        clients = (session.dialect.client, self._target.client)
+
+        def is_inserted(text: str) -> bool:
+            return any(client.inserts(text) for client in clients)
 
         def is_like(context: Context, end: str | None) -> bool:
-            return is_same_context(context, entries, copy.context(end), copied, skips_failed=skips_failed)
+            return is_same_context(
+                context, entries, copy.context(end), copied, skips_failed=skips_failed, is_inserted=is_inserted
+            )
 
         found: list[_UnlikeBranch] = []
         for other in self._other_leaves(leaf) if all_branches else ():

@@ -13,7 +13,7 @@ Reading the copy costs as much as the conversion, so `ContextRisks` finds the se
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -112,12 +112,26 @@ def _call_ids(content: Any) -> Iterator[str]:
 # Comparing
 
 
-def is_same_context(context: Context, entries: Entries, other: Context, others: Entries, *, skips_failed: bool) -> bool:
-    """Whether two contexts are the same for a model. `skips_failed`: the client sends no failed answers."""
-    return _tokens(context, entries, skips_failed=skips_failed) == _tokens(other, others, skips_failed=skips_failed)
+def is_same_context(
+    context: Context,
+    entries: Entries,
+    other: Context,
+    others: Entries,
+    *,
+    skips_failed: bool,
+    is_inserted: Callable[[str], bool],
+) -> bool:
+    """Whether two contexts are the same for a model.
+
+    `skips_failed`: the client sends no failed answers. `is_inserted`: whether a client inserts a text by itself.
+    """
+    one = _tokens(context, entries, skips_failed=skips_failed, is_inserted=is_inserted)
+    return one == _tokens(other, others, skips_failed=skips_failed, is_inserted=is_inserted)
 
 
-def _tokens(context: Context, entries: Entries, *, skips_failed: bool) -> list[Token]:
+def _tokens(
+    context: Context, entries: Entries, *, skips_failed: bool, is_inserted: Callable[[str], bool]
+) -> list[Token]:
     messages = list(context.messages)
     answers, strays = match_results(messages)
     recorded = _find_recorded(context, entries)
@@ -132,7 +146,8 @@ def _tokens(context: Context, entries: Entries, *, skips_failed: bool) -> list[T
         elif isinstance(message, ToolResult):
             found += [("stray", *_content_parts(message.content))] if at in strays else []
         elif not isinstance(message, System) and to_turn(message, []) is not None:
-            found.append(("user", *_content_parts(message_blocks(message))))
+            parts = [part for part in _content_parts(message_blocks(message)) if not is_inserted(part)]
+            found += [("user", *parts)] if parts else []
     return found
 
 

@@ -101,6 +101,10 @@ class Client:
     records_commands = False
     """Whether an encoder takes messages of the role `bashExecution`: commands that the user ran."""
 
+    def inserts(self, text: str) -> bool:
+        """Whether the client itself inserts such a text into requests, so that it is not part of a conversation."""
+        return False
+
     extending_types: frozenset[str] = frozenset({"message"})
     """Types of entries that, as a child of the current entry, become the current one and change nothing else."""
 

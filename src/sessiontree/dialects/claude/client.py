@@ -50,6 +50,11 @@ class ClaudeClient(Client):
     worktree_type = worktree_notes.WORKTREE_STATE
     texts = TEXTS
 
+    def inserts(self, text: str) -> bool:
+        from sessiontree.dialects.claude.messages import is_reminder_text
+
+        return is_reminder_text(text)
+
     @property
     def tools(self) -> ToolTable:
         from sessiontree.dialects.claude.tools import TOOLS
