@@ -12,16 +12,13 @@ import pytest
 import sessiontree
 from sessiontree.archive.tags import TagFile, tagged_path
 from sessiontree.branches.merge import merge
+from sessiontree.branches.subagent_branches import SubagentRecord, subagent_entry
+from sessiontree.branches.subagent_sessions import find_subagent_session
 from sessiontree.compaction import EXTRACTIVE, compact
 from sessiontree.conversion.fork import fork
 from sessiontree.conversion.verify import first_difference
 from sessiontree.errors import AmbiguousError, ExistsError, NotFoundError, UsageError
-from sessiontree.explore.subagent_sessions import (
-    SubagentRecord,
-    create_subagent_session,
-    entry_of,
-    find_subagent_session,
-)
+from sessiontree.explore.new_subagent_session import create_subagent_session
 from sessiontree.export import FORMATS, export
 from sessiontree.session.session import Session
 from sessiontree.stores.contract import SessionRef
@@ -117,7 +114,7 @@ def test_sub_agents_are_in_the_repository_of_their_caller(watched: Path) -> None
             caller = fork(caller, to=dialect).session
         answer = str(caller.leaf)
         created = create_subagent_session(caller, "look around")
-        created.append(entry_of(SubagentRecord("call_1", "look around", "m", answer, caller.id)))
+        created.append(subagent_entry(SubagentRecord("call_1", "look around", "m", answer, caller.id)))
         created.append("user", "look around")
         assert created.ref.home == f"memory:{watched.name}"
         found = find_subagent_session(caller, answer, "call_1")

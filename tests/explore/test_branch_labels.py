@@ -14,10 +14,10 @@ import pytest
 import sessiontree
 from sessiontree.agent.limits import RunUsage
 from sessiontree.branches.list import list_branches
-from sessiontree.explore import explorations, subagent_sessions
+from sessiontree.branches.subagent_branches import SubagentRecord, subagent_entry
+from sessiontree.explore import explorations
 from sessiontree.explore.branch_labels import find_branch_marks, find_marks
 from sessiontree.explore.records import Heartbeat, LaneEnd, LaneRecord, Plan, Verdict, VerdictRecord, entry_of
-from sessiontree.explore.subagent_sessions import SubagentRecord
 from sessiontree.session.session import Session
 from sessiontree.views.branches import draw_branches
 from sessiontree.views.text import columns
@@ -213,9 +213,7 @@ def test_the_branch_of_a_sub_agent_shows_its_description(tmp_path: Path) -> None
     session = new_session(tmp_path)
     answer = session.leaf
     branch = session.branch(answer)
-    branch.move(
-        branch.append(subagent_sessions.entry_of(SubagentRecord("c1", "find all callers", "test:m", answer))).id
-    )
+    branch.move(branch.append(subagent_entry(SubagentRecord("c1", "find all callers", "test:m", answer))).id)
     branch.append({"type": "reset_boundary"})
     branch.append("user", "Look for them.")
     end = branch.append("assistant", [{"type": "text", "text": "None."}], stopReason="stop").id
@@ -234,7 +232,7 @@ def test_hostile_names_are_harmless_and_no_row_is_too_wide(tmp_path: Path, width
         planned.lane(2, "解析器を速くする方法その二", "x:" + "模" * 60, "merged")
         planned.lane(10**40, " ", " ")
     branch = session.branch(session.leaf)
-    branch.move(branch.append(subagent_sessions.entry_of(SubagentRecord("c", NASTY, NASTY, session.leaf))).id)
+    branch.move(branch.append(subagent_entry(SubagentRecord("c", NASTY, NASTY, session.leaf))).id)
     branch.append("user", "Look.")
     rows = [*drawn(session, width), *drawn(session, width, everything=True), *listed(session, width)]
     assert max(map(columns, rows)) <= width

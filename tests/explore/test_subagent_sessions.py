@@ -16,9 +16,10 @@ import sessiontree
 from sessiontree.agent.loop import run
 from sessiontree.agent.tool_calls import pending_calls
 from sessiontree.agent.tools.base import load_tools
+from sessiontree.branches.subagent_branches import subagent_at
+from sessiontree.branches.subagent_sessions import find_subagent_session
 from sessiontree.conversion.install import Request, carry_out, make_plan
 from sessiontree.core.messages import message_text
-from sessiontree.explore.subagent_sessions import find_subagent_session, subagent_at
 from sessiontree.explore.task_tool import TaskTool
 from sessiontree.models import ScriptedModel
 from sessiontree.models.scripted import ScriptCall

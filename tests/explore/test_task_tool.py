@@ -21,11 +21,11 @@ from sessiontree.agent.limits import Limits
 from sessiontree.agent.loop import Run, run
 from sessiontree.agent.tool_calls import pending_calls
 from sessiontree.agent.tools.base import ToolOutput, Tools, load_tools
+from sessiontree.branches.subagent_branches import parse_subagent
 from sessiontree.conversion.install import Request, carry_out, make_plan
 from sessiontree.core.context import Context
 from sessiontree.core.messages import ToolResult, Usage, message_text
 from sessiontree.explore import Bounds, Exploration, explore
-from sessiontree.explore.subagent_sessions import parse_subagent
 from sessiontree.explore.task_tool import MAX_TEXT, TaskTool, Unfinished, find_sub_agent, find_unfinished
 from sessiontree.models import Event as ModelEvent
 from sessiontree.models import Facts, ScriptedModel, ScriptTurn

@@ -1,12 +1,19 @@
-"""Sessions with sub-agents: in a file of its own, and on a branch of the session."""
+"""Sessions with sub-agents: in a file of its own, on a branch of the session, and in sessions of their own."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
+from sessiontree.agent.loop import run
+from sessiontree.conversion.install import Request, carry_out, make_plan
 from sessiontree.core.jsonio import render_json
+from sessiontree.explore.task_tool import TaskTool
+from sessiontree.models import ScriptedModel
+from sessiontree.models.scripted import ScriptCall
 from sessiontree.session.open import create
 from sessiontree.session.session import Session
+from tests.agent.runs import turn
 
 ID = "0190aaaa-0000-4000-8000-000000000009"
 
@@ -55,5 +62,25 @@ def session_with_branch(cwd: Path, home: Path) -> Session:
     session.move(asked)
     session.append("toolResult", "found", toolCallId="c1", toolName="task", isError=False)
     session.append("assistant", "it was found")
+    session.flush()
+    return session
+
+
+def session_with_own_session(folder: Path, home: Path, dialect: str) -> Session:
+    """A session with two calls of the same id, whose sub-agents have sessions of their own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    session = create(str(folder), home=str(home))
+    session.append("user", "delegate this")
+    session.flush()
+    if dialect != "native":
+        session = carry_out(
+            session, make_plan(session, Request(dialect, at=session.leaf, out=str(folder / f"{ID}.jsonl")))
+        )
+    for words in ("first", "second"):
+        arguments = {"description": words, "prompt": f"look into the {words}", "mode": "session"}
+        asks = turn(None, ScriptCall("task", arguments, id="call_0"), when=f"the {words} part")
+        model = ScriptedModel([asks, turn(f"the {words} **answer**", when="look into"), turn("done")])
+        tools = [TaskTool(home=str(home))]
+        asyncio.run(run(session, f"the {words} part", model=model, tools=tools).finish())
     session.flush()
     return session

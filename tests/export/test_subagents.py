@@ -10,7 +10,7 @@ import pytest
 
 import sessiontree
 from sessiontree.export import BranchSelection, Redactor, export
-from tests.export.subagents import ID, session_with_branch, write_transcript
+from tests.export.subagents import ID, session_with_branch, session_with_own_session, write_transcript
 
 
 def page_of(path: str | Path, branch: BranchSelection = "active") -> str:
@@ -73,3 +73,26 @@ def test_a_sub_agent_of_another_session_and_a_link_are_not_shown(tmp_path: Path)
     os.rename(place, tmp_path / "elsewhere.jsonl")
     place.symlink_to(tmp_path / "elsewhere.jsonl")
     assert "the nested" not in page_of(path)
+
+
+@pytest.mark.parametrize("dialect", ["native", "pi", "claude", "neovate"])
+def test_sub_agents_in_sessions_of_their_own_are_inside_of_their_calls(tmp_path: Path, dialect: str) -> None:
+    home = tmp_path / "home"
+    session = session_with_own_session(tmp_path, home, dialect)
+    with sessiontree.open(session.location, home=home) as opened:
+        page = b"".join(export(opened, "html")).decode()
+    calls = page.split('<details class="call"')[1:]
+    assert len(calls) == 2
+    for call, words in zip(calls, ("first", "second"), strict=True):  # both have the same id, as some servers give them
+        assert f"<summary>Sub-agent: look into the {words}" in call
+        assert call.count(f"the {words} <strong>answer</strong>") == 1
+
+
+def test_a_sub_agent_that_many_calls_name_is_shown_once(tmp_path: Path) -> None:
+    path = write_transcript(tmp_path)
+    _prompt, call, result = path.read_bytes().splitlines(keepends=True)
+    again = (call + result).replace(b"toolu_1", b"toolu_2").replace(b'"u3"', b'"u5"').replace(b"u2", b"u4")
+    path.write_bytes(path.read_bytes() + again.replace(b'"parentUuid":"u1"', b'"parentUuid":"u3"'))
+    page = page_of(path)
+    assert page.count('<details class="call"') == 2
+    assert page.count("Sub-agent: look into it") == 1

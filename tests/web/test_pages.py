@@ -17,7 +17,7 @@ from sessiontree.session.open import create
 from sessiontree.session.session import Session
 from sessiontree.web.action_routes import check_arguments
 from sessiontree.web.site import key_of
-from tests.export.subagents import session_with_branch, write_transcript
+from tests.export.subagents import session_with_branch, session_with_own_session, write_transcript
 from tests.web.conftest import Site, until
 
 
@@ -234,6 +234,20 @@ def test_a_sub_agent_opens_inside_the_call_that_started_it(known: Site, home: Pa
         assert "the nested <strong>answer</strong>" in cards
         assert "delegate this" not in cards
         assert "abandoned" not in cards
+
+
+@pytest.mark.parametrize("dialect", ["native", "claude"])
+def test_sub_agents_in_sessions_of_their_own_open_inside_their_calls(
+    known: Site, home: Path, library: Library, dialect: str
+) -> None:
+    folder = home / ".claude" / "projects" / "-work"
+    session = session_with_own_session(folder, Path(library.home), dialect)
+    library.refresh()
+    page = known.get(address(session)).text
+    sources = re.findall('class="subagent" data-source="([^"]+)"', page)
+    assert len(sources) == 2
+    for source, words in zip(sources, ("first", "second"), strict=True):
+        assert f"the {words} <strong>answer</strong>" in known.get(html.unescape(source)).text
 
 
 def test_a_comparison_shows_the_cards_of_both_branches(known: Site, session: Session) -> None:

@@ -10,6 +10,8 @@
     summarize       summarize a branch
     file_conflicts  files that two branches changed differently
     open_files      processes that have a session file open for writing
+    subagent_branches, subagent_sessions
+                    sub-agents of our agent, on branches and in sessions of their own
 
 Rules of this package:
 

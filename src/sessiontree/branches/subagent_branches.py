@@ -1,6 +1,8 @@
-"""Sub-agents on branches of their caller's session: the record that starts such a branch, and where it is."""
+"""Sub-agents of our agent: the record they start with, and those on branches of their caller's session."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import msgspec
 
@@ -8,8 +10,10 @@ from sessiontree.core.entries import Custom, Entry
 from sessiontree.core.jsonio import Value
 from sessiontree.session.reader import Reader
 
+TASK_TOOL = "task"
+"""Name of the tool that starts sub-agents."""
 TASK = "sessiontree.task"
-"""Type of the `custom` entry that starts a sub-agent's branch."""
+"""Type of the `custom` entry that a sub-agent starts with."""
 
 
 class SubagentRecord(Value, frozen=True):
@@ -33,6 +37,14 @@ def parse_subagent(entry: Entry) -> SubagentRecord | None:
         return msgspec.convert(entry.data, SubagentRecord)
     except msgspec.ValidationError:
         return None
+
+
+def subagent_entry(record: SubagentRecord) -> dict[str, Any]:
+    return {"type": "custom", "customType": TASK, "data": msgspec.to_builtins(record)}
+
+
+def subagent_at(session: Reader, id: str) -> SubagentRecord | None:
+    return parse_subagent(session.entry(id)) if session.type_of(id) == "custom" else None
 
 
 def find_subagent_branches(session: Reader) -> dict[str, int]:

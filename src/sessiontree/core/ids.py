@@ -7,6 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Container
+from datetime import datetime
 
 SHORTEST_PREFIX = 8
 
@@ -75,6 +76,14 @@ def timestamp() -> str:
     if known[0] != second:  # strftime costs more than the rest of an append's bookkeeping
         _second = known = (second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second)))
     return known[1] + _ENDINGS[rest]
+
+
+def parse_timestamp(text: str) -> float:
+    """Seconds since 1970 of a timestamp; 0 if it is invalid."""
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError):
+        return 0.0
 
 
 def iso_time(value: object) -> str:

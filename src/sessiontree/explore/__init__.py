@@ -16,8 +16,10 @@ worktrees      git worktrees of lanes              cleanup            folders le
 compare        results of lanes                    decisions          keep, merge, drop, leave
 fork_rules     automatic forks                     check              check commands
 lane_messages  messages between lanes              events             events of lanes
-task_tool      sub-agents                          subagent_sessions  sub-agents in their own sessions
-plan_parser    prompts, models and budgets         branch_labels      labels in trees of branches
+task_tool      sub-agents                          plan_parser        prompts, models and budgets
+branch_labels  labels in trees of branches
+
+`new_subagent_session` creates the sessions of sub-agents that do not work on a branch.
 """
 
 from __future__ import annotations

@@ -16,11 +16,12 @@ from sessiontree.agent.tool_calls import PendingDecision, open_calls
 from sessiontree.agent.tool_output import spill_target
 from sessiontree.agent.tools.base import ToolContext
 from sessiontree.agent.workspace import Workspace
+from sessiontree.branches.subagent_branches import TASK_TOOL
 from sessiontree.errors import SessionTreeError
 from sessiontree.explore.check import check_lane, join_reasons
 from sessiontree.explore.events import LaneRefused
 from sessiontree.explore.lane import Lane
-from sessiontree.explore.records import TASK_TOOL, LaneEnd
+from sessiontree.explore.records import LaneEnd
 from sessiontree.explore.request_gate import TAKEN_OVER, LaneGate
 from sessiontree.explore.state import STATES
 from sessiontree.paths import home

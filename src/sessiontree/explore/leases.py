@@ -12,10 +12,10 @@ import contextlib
 import os
 import socket
 import time
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from sessiontree.agent.async_bridge import in_thread, uncancelled
+from sessiontree.core.ids import parse_timestamp
 from sessiontree.errors import SessionTreeError
 from sessiontree.explore.records import Heartbeat, Lease, write
 from sessiontree.session.session import Branch
@@ -60,15 +60,7 @@ def is_free(lease: Lease | None, last_write: str) -> bool:
             return lease.token not in _held
         if _start_time(lease.pid) != lease.started:
             return True
-    return time.time() - parse_seconds(last_write) > lease.seconds
-
-
-def parse_seconds(timestamp: str) -> float:
-    """Seconds since 1970 of an entry's timestamp; 0 if it is invalid."""
-    try:
-        return datetime.fromisoformat(timestamp).timestamp()
-    except (ValueError, OverflowError):
-        return 0.0
+    return time.time() - parse_timestamp(last_write) > lease.seconds
 
 
 def _host() -> str:

@@ -30,9 +30,6 @@ PREFIX = "sessiontree.explore."
 INBOX = PREFIX + "inbox"
 """Type of the `custom_message` that delivers a message to a lane; its details name the sender and the `send` entry."""
 
-TASK_TOOL = "task"
-"""Name of the tool that starts sub-agents."""
-
 Verdict: TypeAlias = Literal["kept", "merged", "dropped", "left"]
 
 

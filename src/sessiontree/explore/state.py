@@ -18,11 +18,12 @@ from sessiontree.agent.events import EndReason
 from sessiontree.agent.limits import RunUsage
 from sessiontree.branches.subagent_branches import TASK
 from sessiontree.core.entries import Custom, Entry, MessageEntry
+from sessiontree.core.ids import parse_timestamp
 from sessiontree.core.messages import Assistant, text_of
 from sessiontree.core.usage import usage_of, valid_count
 from sessiontree.errors import NotFoundError, UsageError
 from sessiontree.explore.lane import Lane, LaneState, find_lane
-from sessiontree.explore.leases import is_free, parse_seconds
+from sessiontree.explore.leases import is_free
 from sessiontree.explore.records import (
     Bounds,
     BoundsChange,
@@ -362,7 +363,7 @@ def _entries(session: Reader, tracked: TrackedWork) -> list[Entry]:
 
 def _time_spans(session: Reader, tracked: TrackedWork) -> Iterator[tuple[float, float]]:
     for first, last in tracked.spans:
-        yield parse_seconds(session.entry(first).timestamp), parse_seconds(session.entry(last).timestamp)
+        yield parse_timestamp(session.entry(first).timestamp), parse_timestamp(session.entry(last).timestamp)
 
 
 def _time_worked(session: Reader, lanes: Sequence[TrackedWork]) -> float:

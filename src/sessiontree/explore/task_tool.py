@@ -27,21 +27,17 @@ from sessiontree.agent.limits import GateRequest, Limits, RunUsage, Ticket
 from sessiontree.agent.loop import Run, run
 from sessiontree.agent.tool_calls import open_calls
 from sessiontree.agent.tools.base import ArgumentsError, Plan, StructTool, ToolContext, ToolOutput, Tools, short
-from sessiontree.branches.subagent_branches import SubagentRecord
+from sessiontree.branches.subagent_branches import TASK_TOOL, SubagentRecord, subagent_at, subagent_entry
+from sessiontree.branches.subagent_sessions import find_subagent_session
 from sessiontree.core.entries import MessageEntry
 from sessiontree.core.jsonio import JsonObject
 from sessiontree.core.messages import Assistant, ToolCall, message_text, text_of, tool_calls
 from sessiontree.errors import SessionTreeError
 from sessiontree.explore.budget import Budget as SharedBudget
 from sessiontree.explore.lane_messages import InboxTool, SendTool
-from sessiontree.explore.records import TASK_TOOL, Bounds
+from sessiontree.explore.new_subagent_session import create_subagent_session
+from sessiontree.explore.records import Bounds
 from sessiontree.explore.request_gate import LaneGate
-from sessiontree.explore.subagent_sessions import (
-    create_subagent_session,
-    entry_of,
-    find_subagent_session,
-    subagent_at,
-)
 from sessiontree.models import Model, open_model
 from sessiontree.session.session import Branch, Session
 
@@ -222,7 +218,7 @@ class TaskTool(StructTool[TaskArguments]):
         if earlier is not None:
             return earlier
         record = SubagentRecord(call, arguments.description, model.name, answer)
-        start = session.branch(answer).append(entry_of(record)).id
+        start = session.branch(answer).append(subagent_entry(record)).id
         branch = session.branch(start)
         branch.append({"type": "reset_boundary"})
         return _SubAgent(branch, start)
@@ -237,7 +233,7 @@ class TaskTool(StructTool[TaskArguments]):
             return earlier or _SubAgent(linked.branch(start), start, is_linked=True)
         linked = create_subagent_session(session, arguments.description, self.home)
         record = SubagentRecord(call, arguments.description, model.name, caller.leaf, session.id)
-        start = linked.append(entry_of(record)).id
+        start = linked.append(subagent_entry(record)).id
         return _SubAgent(linked.branch(start), start, is_linked=True)
 
 

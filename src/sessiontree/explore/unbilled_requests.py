@@ -15,11 +15,11 @@ from msgspec import Struct
 
 from sessiontree.agent.limits import RunUsage
 from sessiontree.agent.tool_calls import open_calls
+from sessiontree.branches.subagent_branches import subagent_at
 from sessiontree.compaction import MEASURED
 from sessiontree.compaction.token_estimate import estimated_size
 from sessiontree.core.messages import Assistant, Usage
 from sessiontree.errors import SessionTreeError
-from sessiontree.explore.subagent_sessions import subagent_at
 from sessiontree.explore.task_tool import TaskTool, find_sub_agent
 from sessiontree.models import Model, cost_of
 from sessiontree.session.session import Branch

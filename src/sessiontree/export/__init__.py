@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 from sessiontree.export.source import BranchSelection, Source
 from sessiontree.secrets.redact import Redactor
-from sessiontree.session.reader import Reader
+from sessiontree.session.session import Session
 
 Format = Literal["md", "html", "json", "jsonl", "text"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -20,7 +20,7 @@ __all__ = ["BRANCHES", "FORMATS", "BranchSelection", "Format", "Redactor", "expo
 
 
 def export(
-    session: Reader, format: Format = "md", *, branch: BranchSelection = "active", redactor: Redactor | None = None
+    session: Session, format: Format = "md", *, branch: BranchSelection = "active", redactor: Redactor | None = None
 ) -> Iterator[bytes]:
     """Export the active path or all branches of a session. Damage is rendered, never raised.
 

@@ -19,7 +19,7 @@ from sessiontree.export.record_builder import build_records
 from sessiontree.export.records import Record
 from sessiontree.export.strands import Outline, Strand, build_outline
 from sessiontree.secrets.redact import Redactor
-from sessiontree.session.reader import Reader
+from sessiontree.session.session import Session
 
 BranchSelection = Literal["active", "all"]
 _STEP = 256
@@ -48,7 +48,7 @@ class Facts(Struct, frozen=True):
 class Source:
     """A session to export."""
 
-    def __init__(self, session: Reader, branch: BranchSelection = "active", redactor: Redactor | None = None) -> None:
+    def __init__(self, session: Session, branch: BranchSelection = "active", redactor: Redactor | None = None) -> None:
         self.session = session
         self.branch: BranchSelection = branch
         self.redactor = redactor

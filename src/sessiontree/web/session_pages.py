@@ -14,6 +14,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingR
 from sessiontree.app.actions.export import new_redactor
 from sessiontree.app.actions.table import ACTIONS, Subject
 from sessiontree.branches.subagent_branches import find_subagent_branches
+from sessiontree.branches.subagent_sessions import list_subagent_sessions
 from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
 from sessiontree.errors import UsageError
 from sessiontree.explore.state import find_exploration
@@ -23,9 +24,11 @@ from sessiontree.export.html.page import find_lost
 from sessiontree.library.summary import Summary
 from sessiontree.models.cost_estimate import cost_total, describe_cost
 from sessiontree.session.session import Session
+from sessiontree.stores.repositories import find_ref
 from sessiontree.web.open_sessions import OpenSession
 from sessiontree.web.session_view import (
     PathView,
+    SubagentAddresses,
     Window,
     build_outline,
     describe_nodes,
@@ -44,6 +47,11 @@ _MEDIA = {"md": "text/markdown", "html": "text/html", "json": "application/json"
 _EXTENSIONS = {"text": "txt"}
 _NOT_OFFERED = frozenset({"export", "diff", "rewind", "undo-rewind", "keep-lane", "merge-lanes", "drop-lanes"})
 """Actions with a page of their own, or that need an agent's workspace."""
+
+
+def _cards_of(ref: str) -> str:
+    """The address of all cards of a session."""
+    return f"/s/{key_of(ref)}/cards?to_end=1&start=0"
 
 
 class SessionPages:
@@ -173,26 +181,29 @@ class SessionPages:
         found: PathView = cached(opened, f"path {chosen}", lambda: find_path(session, chosen))
         return found
 
-    def _subagents(self, opened: OpenSession) -> dict[str, str]:
-        """Addresses of the sessions of sub-agents, by the id of the call that started them."""
-        children = {child.ref: child for child in self._children(opened.summary)}
+    def _subagents(self, opened: OpenSession) -> SubagentAddresses:
+        session, summary = opened.session, opened.summary
+        children = {child.ref for child in self._children(summary)}
+        forks = {
+            each.ref: each.modified for each in self._site.known() if each.forked_from in (session.id, summary.ref)
+        }
 
-        def compute() -> dict[str, str]:
-            session, key = opened.session, key_of(opened.summary.ref)
+        def compute() -> SubagentAddresses:
             ids = session.journal.tree.ids
             on_branches = {
-                call: f"/s/{key}/cards?to_end=1&start=0&subagent={quote(ids[node])}"
+                call: f"{_cards_of(summary.ref)}&subagent={quote(ids[node])}"
                 for call, node in find_subagent_branches(session).items()
             }
             in_files = {
-                file.call: f"/s/{key_of(place)}/cards?to_end=1&start=0"
+                file.call: _cards_of(place)
                 for file in (session.related_files() if children else ())
                 for place in file.places
                 if file.call and place in children
             }
-            return on_branches | in_files
+            sessions = list_subagent_sessions(session, map(find_ref, forks))
+            return SubagentAddresses(on_branches | in_files, sessions, lambda ref: _cards_of(str(ref)))
 
-        found: dict[str, str] = cached(opened, f"subagents {len(children)}", compute)
+        found: SubagentAddresses = cached(opened, f"subagents {len(children)} {sorted(forks.items())}", compute)
         return found
 
     def _children(self, summary: Summary) -> list[Summary]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from markupsafe import Markup
 from msgspec import Struct
@@ -10,6 +10,7 @@ from msgspec import Struct
 from sessiontree.branches.merge_records import find_merges
 from sessiontree.branches.session_layout import find_layout
 from sessiontree.branches.subagent_branches import last_entry_from
+from sessiontree.branches.subagent_sessions import SubagentSession, find_session_of_call
 from sessiontree.core.entries import Entry, MessageEntry
 from sessiontree.core.messages import User
 from sessiontree.dialects.contract import is_metadata_id
@@ -18,10 +19,11 @@ from sessiontree.export.html.branch_graph import GraphRow
 from sessiontree.export.html.cards import CardRenderer, State, group_cards
 from sessiontree.export.html.compaction_folds import find_folds
 from sessiontree.export.html.page import find_recovered
-from sessiontree.export.html.subagents import opening
+from sessiontree.export.html.subagents import is_task, opening
 from sessiontree.export.record_builder import build_records, gist, records_of
 from sessiontree.export.records import Call, Command, Note, Record, TextPiece, ThinkingPiece
 from sessiontree.session.session import Session
+from sessiontree.stores.contract import SessionRef
 
 WINDOW = 160
 """Entries of a window, about; it ends before a prompt."""
@@ -29,7 +31,22 @@ _LOOK_AHEAD = 400
 _STEP = 64
 MAX_HITS = 200
 MAX_OUTLINE = 2_000
-_NO_SUBAGENTS: Mapping[str, str] = {}
+
+
+class SubagentAddresses(Struct, frozen=True):
+    """The addresses of the cards of sub-agents."""
+
+    by_call: dict[str, str]
+    """Those on branches and in files that belong to the session, by the id of their call."""
+    sessions: list[SubagentSession]
+    address_of: Callable[[SessionRef], str]
+    """Makes the address of a session."""
+
+    def find(self, session: Session, entry: str, call: Call) -> str | None:
+        if call.id in self.by_call or not is_task(call):
+            return self.by_call.get(call.id)
+        ref = find_session_of_call(session, self.sessions, entry, call.id)
+        return None if ref is None else self.address_of(ref)
 
 
 class PathView(Struct, frozen=True):
@@ -127,12 +144,13 @@ def _read(session: Session, nodes: Sequence[int]) -> Iterator[Entry]:
 
 
 def render_window(
-    session: Session, path: PathView, window: Window, subagents: Mapping[str, str] = _NO_SUBAGENTS
+    session: Session, path: PathView, window: Window, subagents: SubagentAddresses | None = None
 ) -> Markup:
-    """The cards of a window. `subagents` are the addresses of sub-agents' cards, by the id of their call."""
+    """The cards of a window."""
 
-    def find_subagent(call: str) -> Markup | None:
-        return opening(None, "", 0, subagents[call]) if call in subagents else None
+    def find_subagent(entry: str, call: Call) -> Markup | None:
+        address = None if subagents is None else subagents.find(session, entry, call)
+        return None if address is None else opening(None, "", 0, address)
 
     renderer = CardRenderer(session.dialect.name, find_subagent)
     folds = find_folds(session, path.nodes)

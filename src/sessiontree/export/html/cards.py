@@ -94,8 +94,8 @@ def _continues(card: Card, record: Record) -> bool:
 class CardRenderer:
     """Renders the cards of one session."""
 
-    def __init__(self, agent: str, find_subagent: Callable[[str], Markup | None] | None = None) -> None:
-        """`find_subagent` renders the sub-agent that a call started, by the id of the call."""
+    def __init__(self, agent: str, find_subagent: Callable[[str, Call], Markup | None] | None = None) -> None:
+        """`find_subagent` renders the sub-agent that a call started, by the id of the entry with it."""
         self._agent = agent
         self._find_subagent = find_subagent
         self._macros: Any = environment().get_template("card.html").module
@@ -121,9 +121,9 @@ class CardRenderer:
         if record.is_small:
             return Markup("")
         fold = record.who == "system"
-        return _joined([self._piece(piece, fold=fold) for piece in record.pieces])
+        return _joined([self._piece(piece, record.id, fold=fold) for piece in record.pieces])
 
-    def _piece(self, piece: Piece, *, fold: bool = False) -> Markup:
+    def _piece(self, piece: Piece, entry: str, *, fold: bool = False) -> Markup:
         macros = self._macros
         rendered: Markup
         match piece:
@@ -134,7 +134,7 @@ class CardRenderer:
             case ThinkingPiece():
                 rendered = macros.thinking(first_words(piece.text or "", 100), piece.text)
             case Call():
-                rendered = self._call(piece)
+                rendered = self._call(piece, entry)
             case ImagePiece():
                 rendered = self._picture(piece)
             case Command():
@@ -157,7 +157,7 @@ class CardRenderer:
         rendered: Markup = self._macros.picture(picture.mime, data, len(picture.data))
         return rendered
 
-    def _call(self, call: Call) -> Markup:
+    def _call(self, call: Call, entry: str) -> Markup:
         result = call.result
         change = find_change(self._agent, call.name, call.arguments)
         arguments = [] if change is not None else [(str(name), _shown(value)) for name, value in call.arguments.items()]
@@ -171,7 +171,7 @@ class CardRenderer:
             arguments,
             "" if result is None else self._result(result),
             "" if result is None else _describe_size(result),
-            None if self._find_subagent is None else self._find_subagent(call.id),
+            None if self._find_subagent is None else self._find_subagent(entry, call),
         )
         return rendered
 
@@ -192,7 +192,7 @@ class CardRenderer:
                 is_long = len(piece.text) > _SHORT_OUTPUT or lines > _SHORT_LINES
                 parts.append(macros.output(piece.text, result.error, is_long, describe_text(piece.text)))
             else:
-                parts.append(self._piece(piece))
+                parts.append(self._piece(piece, result.id))
         return _joined(parts)
 
 
