@@ -379,7 +379,7 @@ def test_an_overflow_reported_only_in_the_message_text_is_recognized() -> None:
     from pydantic_ai.exceptions import ModelHTTPError, ModelRequestRejectedError
 
     from sessiontree.models.endpoints import find_endpoint
-    from sessiontree.models.error_mapping import map_error
+    from sessiontree.models.pydantic_ai_errors import map_error
 
     endpoint = find_endpoint("llamacpp:any", {})
     bodies: list[dict[str, Any]] = [

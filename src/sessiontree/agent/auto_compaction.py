@@ -14,7 +14,7 @@ from sessiontree.agent.async_bridge import in_background, in_thread
 from sessiontree.agent.branch_writer import SerializedBranch
 from sessiontree.agent.events import Compacting, Event, Occasion, Persisted
 from sessiontree.agent.live_context import LiveContext
-from sessiontree.agent.metering import LimitReached, MeteredSummarizer
+from sessiontree.agent.request_meter import LimitReached, MeteredSummarizer
 from sessiontree.compaction import (
     Compacted,
     Pruned,

@@ -44,7 +44,7 @@ from sessiontree.agent.events import (
 )
 from sessiontree.agent.limits import Limits, RunUsage, reached_text
 from sessiontree.agent.live_context import LiveApprovals, live_context_of
-from sessiontree.agent.metering import LimitReached, Meter, MeteredSummarizer
+from sessiontree.agent.request_meter import LimitReached, Meter, MeteredSummarizer
 from sessiontree.agent.tool_calls import (
     OpenCall,
     ParallelCalls,

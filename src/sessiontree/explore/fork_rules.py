@@ -26,7 +26,7 @@ from sessiontree.agent.async_bridge import in_background, in_thread, uncancelled
 from sessiontree.agent.events import Event, ToolEnd
 from sessiontree.agent.limits import Limits
 from sessiontree.agent.loop import Run
-from sessiontree.agent.metering import LimitReached, Meter
+from sessiontree.agent.request_meter import LimitReached, Meter
 from sessiontree.agent.tools.base import Tool, short
 from sessiontree.core.entries import Entry, MessageEntry
 from sessiontree.core.jsonio import parse_json

@@ -48,8 +48,8 @@ class PydanticAIModel:
         from pydantic_ai.direct import model_request_stream
         from pydantic_ai.exceptions import AgentRunError
 
-        from sessiontree.models.error_mapping import map_error
         from sessiontree.models.from_provider import ended_calls, events_of, message_of
+        from sessiontree.models.pydantic_ai_errors import map_error
         from sessiontree.models.to_provider import parameters, to_provider
 
         endpoint = self._endpoint

@@ -158,7 +158,7 @@ def is_from_claude(turn: AssistantTurn) -> bool:
     Model and provider take precedence over the API, because other companies serve their models with Anthropic's API.
     """
     if turn.model or turn.provider:
-        return "claude" in (turn.model or "").lower() or "anthropic" in (turn.provider or "").lower()
+        return "claude-" in (turn.model or "").lower() or "anthropic" in (turn.provider or "").lower()
     return not turn.api or "anthropic" in turn.api.lower()
 
 
