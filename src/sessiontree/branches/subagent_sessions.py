@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from sessiontree.branches.subagent_branches import SubagentRecord, subagent_at
-from sessiontree.core.ids import new_session_id, parse_timestamp, timestamp
+from sessiontree.core.ids import new_session_id, timestamp, unix_seconds
 from sessiontree.errors import SessionTreeError
 from sessiontree.paths import iter_session_files, session_path
 from sessiontree.session.open import open as open_session
@@ -82,7 +82,7 @@ def _is_for(record: SubagentRecord, origin: Session, answer: str, call: str) -> 
 
 def find_candidates(origin: Session, since: str, home: str | None = None) -> Iterator[SessionRef]:
     """Sessions that sub-agents of one may have, written since a time, newest first."""
-    earliest = parse_timestamp(since) - _CLOCK_SLACK
+    earliest = unix_seconds(since) - _CLOCK_SLACK
     if origin.ref.home:
         found = [(one.changed / 1e9, one.ref) for one in origin.repository.iter_stats()]
     else:

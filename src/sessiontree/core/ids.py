@@ -78,7 +78,7 @@ def timestamp() -> str:
     return known[1] + _ENDINGS[rest]
 
 
-def parse_timestamp(text: str) -> float:
+def unix_seconds(text: str) -> float:
     """Seconds since 1970 of a timestamp; 0 if it is invalid."""
     try:
         return datetime.fromisoformat(text).timestamp()

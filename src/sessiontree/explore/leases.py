@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING
 
 from sessiontree.agent.async_bridge import in_thread, uncancelled
-from sessiontree.core.ids import parse_timestamp
+from sessiontree.core.ids import unix_seconds
 from sessiontree.errors import SessionTreeError
 from sessiontree.explore.records import Heartbeat, Lease, write
 from sessiontree.session.session import Branch
@@ -60,7 +60,7 @@ def is_free(lease: Lease | None, last_write: str) -> bool:
             return lease.token not in _held
         if _start_time(lease.pid) != lease.started:
             return True
-    return time.time() - parse_timestamp(last_write) > lease.seconds
+    return time.time() - unix_seconds(last_write) > lease.seconds
 
 
 def _host() -> str:

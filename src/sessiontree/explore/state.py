@@ -18,7 +18,7 @@ from sessiontree.agent.events import EndReason
 from sessiontree.agent.limits import RunUsage
 from sessiontree.branches.subagent_branches import TASK
 from sessiontree.core.entries import Custom, Entry, MessageEntry
-from sessiontree.core.ids import parse_timestamp
+from sessiontree.core.ids import unix_seconds
 from sessiontree.core.messages import Assistant, text_of
 from sessiontree.core.usage import usage_of, valid_count
 from sessiontree.errors import NotFoundError, UsageError
@@ -363,7 +363,7 @@ def _entries(session: Reader, tracked: TrackedWork) -> list[Entry]:
 
 def _time_spans(session: Reader, tracked: TrackedWork) -> Iterator[tuple[float, float]]:
     for first, last in tracked.spans:
-        yield parse_timestamp(session.entry(first).timestamp), parse_timestamp(session.entry(last).timestamp)
+        yield unix_seconds(session.entry(first).timestamp), unix_seconds(session.entry(last).timestamp)
 
 
 def _time_worked(session: Reader, lanes: Sequence[TrackedWork]) -> float:
