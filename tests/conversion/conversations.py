@@ -107,6 +107,7 @@ def result(id: str, name: str, words: str, *, is_error: bool = False) -> dict[st
 words = st.text(alphabet=st.characters(codec=None, exclude_characters="\x00"), max_size=30) | st.sampled_from(
     [
         "",
+        " \r\n",
         "中文 テスト 한국어",
         "🙂👩‍👩‍👧",
         "lone \ud83d surrogate",

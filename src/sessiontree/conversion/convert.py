@@ -298,8 +298,8 @@ class _Conversion:
         skips_failed = self._target.client.drops_failed_turns
         clients = (session.dialect.client, self._target.client)
 
-        def is_inserted(text: str) -> bool:
-            return any(client.inserts(text) for client in clients)
+        def is_inserted(role: str, text: str) -> bool:
+            return any(client.inserts(role, text) for client in clients)
 
         def is_like(context: Context, end: str | None) -> bool:
             return is_same_context(

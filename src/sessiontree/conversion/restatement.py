@@ -58,6 +58,8 @@ Token: TypeAlias = tuple[str, ...]
 """A part of a context that two clients must both send, in a form that does not depend on their wording."""
 Entries: TypeAlias = Mapping[str, CanonicalEntry]
 """The canonical entries of a session by the ids of their lines."""
+IsInserted: TypeAlias = Callable[[str, str], bool]
+"""Whether a client inserts a text by itself into messages of a role."""
 
 
 class ContextRisks:
@@ -119,19 +121,18 @@ def is_same_context(
     others: Entries,
     *,
     skips_failed: bool,
-    is_inserted: Callable[[str], bool],
+    is_inserted: IsInserted,
 ) -> bool:
     """Whether two contexts are the same for a model.
 
-    `skips_failed`: the client sends no failed answers. `is_inserted`: whether a client inserts a text by itself.
+    `skips_failed`: the client sends no failed answers. `is_inserted`: whether a client inserts a text by itself
+    into messages of a role.
     """
     one = _tokens(context, entries, skips_failed=skips_failed, is_inserted=is_inserted)
     return one == _tokens(other, others, skips_failed=skips_failed, is_inserted=is_inserted)
 
 
-def _tokens(
-    context: Context, entries: Entries, *, skips_failed: bool, is_inserted: Callable[[str], bool]
-) -> list[Token]:
+def _tokens(context: Context, entries: Entries, *, skips_failed: bool, is_inserted: IsInserted) -> list[Token]:
     messages = list(context.messages)
     answers, strays = match_results(messages)
     recorded = _find_recorded(context, entries)
@@ -142,11 +143,11 @@ def _tokens(
                 found.append(("recorded", str(recorded[at].is_complete), *parts))
         elif isinstance(message, Assistant):
             if not (skips_failed and message.stop_reason in _FAILED):
-                found += _answer_tokens(messages, at, message, answers)
+                found += _answer_tokens(messages, at, message, answers, is_inserted)
         elif isinstance(message, ToolResult):
             found += [("stray", *_content_parts(message.content))] if at in strays else []
         elif not isinstance(message, System) and to_turn(message, []) is not None:
-            parts = [part for part in _content_parts(message_blocks(message)) if not is_inserted(part)]
+            parts = [part for part in _content_parts(message_blocks(message)) if not is_inserted("user", part)]
             found += [("user", *parts)] if parts else []
     return found
 
@@ -190,11 +191,16 @@ def _sent_text(message: Message) -> str:
 
 
 def _answer_tokens(
-    messages: Sequence[Message], at: int, message: Assistant, answers: Mapping[tuple[int, int], int]
+    messages: Sequence[Message],
+    at: int,
+    message: Assistant,
+    answers: Mapping[tuple[int, int], int],
+    is_inserted: IsInserted,
 ) -> Iterator[Token]:
     """The texts of an answer and the results of its calls. Calls without a result are sent by few clients."""
     for part in _content_parts(message.content):
-        yield ("answer", part)
+        if not is_inserted("assistant", part):
+            yield ("answer", part)
     for number in range(len(tool_calls(message))):
         if (at, number) in answers:
             result = messages[answers[at, number]]

@@ -101,8 +101,9 @@ class Client:
     records_commands = False
     """Whether an encoder takes messages of the role `bashExecution`: commands that the user ran."""
 
-    def inserts(self, text: str) -> bool:
-        """Whether the client itself inserts such a text into requests, so that it is not part of a conversation."""
+    def inserts(self, role: str, text: str) -> bool:
+        """Whether the client itself sends such a text in messages of a role, so that it is not part of a conversation:
+        its reminders, or what it sends for a message without content."""
         return False
 
     extending_types: frozenset[str] = frozenset({"message"})

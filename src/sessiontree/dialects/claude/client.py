@@ -50,10 +50,10 @@ class ClaudeClient(Client):
     worktree_type = worktree_notes.WORKTREE_STATE
     texts = TEXTS
 
-    def inserts(self, text: str) -> bool:
-        from sessiontree.dialects.claude.messages import is_reminder_text
+    def inserts(self, role: str, text: str) -> bool:
+        from sessiontree.dialects.claude.messages import NO_CONTENT, is_reminder_text
 
-        return is_reminder_text(text)
+        return text == NO_CONTENT or (role == "user" and is_reminder_text(text))
 
     @property
     def tools(self) -> ToolTable:

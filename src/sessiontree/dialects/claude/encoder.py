@@ -28,6 +28,7 @@ from sessiontree.dialects.claude.encode_user import (
 )
 from sessiontree.dialects.claude.history import START
 from sessiontree.dialects.claude.line_builder import build_compact_metadata
+from sessiontree.dialects.claude.messages import is_blank_text
 from sessiontree.dialects.claude.path import is_pinned_elsewhere
 from sessiontree.dialects.claude.records import NIL_UUID, Fields, object_in, string_in
 from sessiontree.dialects.claude.transcript import Transcript
@@ -83,7 +84,7 @@ class ClaudeEncoder:
                 return self._encode_message(entry, parent, object_in(entry.fields, "message"))
             case "custom_message":
                 return encode_injected(transcript, entry, parent, entry.fields.get("content"))
-            case "branch_summary" if string_in(entry.fields, "summary"):
+            case "branch_summary" if _summary(entry):
                 text = _branch_summary_text(string_in(entry.fields, "summary") or "")
                 return encode_injected(transcript, entry, parent, text, _client_summary(entry))
             case "compaction" | "reset_boundary":
@@ -171,7 +172,7 @@ def _continue_after(separator: Sequence[Fields], parent: str, lines: Sequence[by
 def _encode_compaction(transcript: Transcript, entry: CanonicalEntry, parent: str | None) -> Encoded:
     """Encode a compaction or a reset: a boundary, its summary, and a line before which the kept lines are inserted."""
     builder, state = transcript.builder, transcript.state
-    summary = string_in(entry.fields, "summary") or ""
+    summary = _summary(entry)
     first_kept = string_in(entry.fields, "firstKeptEntryId")
     before: list[Fields] = []
     kept = state.find_kept(first_kept, parent) if first_kept else []
@@ -214,6 +215,15 @@ def _encode_compaction(transcript: Transcript, entry: CanonicalEntry, parent: st
     state.add_boundary(kept)
     encoded = transcript.place(entry, parent, lines, notes, kept=tuple(kept))
     return Encoded(encoded.id, [*map(render_json, before), *encoded.lines], notes)
+
+
+def _summary(entry: CanonicalEntry) -> str:
+    """Return the summary of an entry; empty if it is blank, because other clients send no blank summaries.
+
+    With our words before it, this client would send it. One that it wrote itself stays as it is.
+    """
+    summary = string_in(entry.fields, "summary") or ""
+    return "" if is_blank_text(summary) and carried_data(entry, NAME) is None else summary
 
 
 def _summary_text(summary: str) -> str:

@@ -159,7 +159,7 @@ class CodexEncoder:
             case "custom_message":
                 encoded = encode_user(fields)
                 return self._item_lines(entry, encoded.items, is_reworded=True), [*encoded.notes, _EXTENSION]
-            case "branch_summary" if string(fields, "summary"):
+            case "branch_summary" if string(fields, "summary").strip():
                 text = f"{_BRANCH}\n\n<summary>\n{string(fields, 'summary')}\n</summary>"
                 return self._item_lines(entry, [encode_text(text)], is_reworded=True), [_SUMMARY]
             case "session_info":

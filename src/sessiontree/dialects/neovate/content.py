@@ -78,7 +78,7 @@ def encode_entry(entry: CanonicalEntry) -> EncodedBodies | None:
             return _encode_message(fields["message"])
         case "custom_message":
             return _encode_custom(fields)
-        case "branch_summary" if string(fields, "summary"):
+        case "branch_summary" if string(fields, "summary").strip():
             return _encode_branch_summary(fields)
         case "compaction":
             text = {"type": "text", "text": string(fields, "summary")}

@@ -127,7 +127,7 @@ class QwenEncoder:
                 encoded = encode_user(fields)
                 line = self._content_record(entry, "user", encoded, id, parent, is_reworded=True)
                 return line, [*encoded.notes, _EXTENSION]
-            case "branch_summary" if string(fields, "summary"):
+            case "branch_summary" if string(fields, "summary").strip():
                 text = f"{_BRANCH}\n\n<summary>\n{string(fields, 'summary')}\n</summary>"
                 encoded = EncodedContent(encode_text("user", text))
                 return self._content_record(entry, "user", encoded, id, parent, is_reworded=True), [_SUMMARY]
