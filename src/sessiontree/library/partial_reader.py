@@ -22,7 +22,7 @@ from sessiontree.stores.memory import MemoryStore
 
 _LARGEST_KEPT, _KEPT_ALTOGETHER = 4096, 128 * 1024
 _MOST_PROMPTS, _STEP = 64, 16
-_cut_prompt = re.compile(rb'"(?:text|content)"\s*:\s*"((?:[^"\\]|\\["\\/bfnrt]){1,2000})')
+_CUT_PROMPT = rb'"(?:text|content)"\s*:\s*"((?:[^"\\]|\\["\\/bfnrt]){1,2000})'
 
 
 class PartialJournal(Journal):
@@ -127,7 +127,7 @@ def kept_lines(reader: Reader) -> bytes:
 
 def with_cut_prompt(summary: Summary, line: bytes) -> Summary:
     """Add the beginning of a first prompt whose line is longer than the part that was read."""
-    found = _cut_prompt.search(line) if b'"user"' in line else None
+    found = re.search(_CUT_PROMPT, line) if b'"user"' in line else None
     try:
         text = parse_json(b'"' + found[1] + b'"') if found else ""
     except ValueError:
