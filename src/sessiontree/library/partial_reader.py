@@ -30,6 +30,7 @@ class PartialJournal(Journal):
 
     def __init__(self, store: MemoryStore, dialect: Dialect) -> None:
         super().__init__(store, dialect)
+        self._content = store.content
         self._raws: list[bytes] = []
         self._decode_or_none: dict[int, dict[str, Any]] = {}
 
@@ -47,7 +48,11 @@ class PartialJournal(Journal):
 
     def _split(self) -> list[bytes]:
         """The lines of all entries, if the file is sound and has one entry per line; else empty."""
-        lines = [] if self._problems else read_bytes(self.store, 0, self.size).removesuffix(b"\n").split(b"\n")
+        if self._problems:
+            return []
+        lines = self._content().split(b"\n")
+        if not lines[-1]:
+            lines.pop()
         if lines and self.header_span is not None:
             del lines[self.header_span.line - 1]
         return lines if len(lines) == len(self.types) else []
