@@ -27,8 +27,13 @@ def names(kind: Kind) -> list[str]:
 
 def load(kind: Kind, name: str) -> Any:
     """Import one registered object."""
-    found: Any = load_module(kind, name)
-    attribute = _target(kind, name).partition(":")[2]
+    return _load(_target(kind, name))
+
+
+@functools.cache  # a listing asks for the dialect of each file several times
+def _load(target: str) -> Any:
+    module, _, attribute = target.partition(":")
+    found: Any = importlib.import_module(module.strip())
     for part in filter(None, attribute.split("[")[0].strip().split(".")):
         found = getattr(found, part)
     return found

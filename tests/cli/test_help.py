@@ -53,6 +53,31 @@ def test_the_root_help_imports_no_command() -> None:
     assert done.stdout.endswith("[]\n")
 
 
+def test_drawing_a_tree_loads_no_other_client_and_nothing_of_the_search(tmp_path: Path) -> None:
+    transcript = tmp_path / "t.jsonl"
+    line = {
+        "type": "user",
+        "uuid": "8b01d2e4-0000-4000-8000-000000000001",
+        "parentUuid": None,
+        "sessionId": "8b01d2e4-0000-4000-8000-000000000000",
+        "timestamp": "2026-02-16T10:20:30.000Z",
+        "message": {"role": "user", "content": "hello"},
+    }
+    transcript.write_text(json.dumps(line) + "\n")
+    program = (
+        "import sys, json\nfrom sessiontree.cli import main\n"
+        f"assert main(['tree', {str(transcript)!r}]) == 0\n"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    loaded = json.loads(done.stdout.splitlines()[-1])
+    assert "sessiontree.dialects.claude.dialect" in loaded
+    others = ("codex", "gemini", "neovate", "opencode", "qwen")
+    assert not [name for name in loaded if name.startswith(tuple(f"sessiontree.dialects.{other}" for other in others))]
+    assert not [name for name in loaded if name.endswith(".texts") or name.startswith("sessiontree.search")]
+    assert "sessiontree.library.last_session" not in loaded
+
+
 def test_the_help_fits_the_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     for arguments in ((), *((name,) for name in COMMANDS)):

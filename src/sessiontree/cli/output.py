@@ -14,7 +14,7 @@ from sessiontree.core.jsonio import iter_json
 SCHEMA_VERSION = 1
 PLAIN_WIDTH = 100
 PLAIN_HEIGHT = 24
-_CONTROLS = re.compile(rb"\x7f|\xc2[\x80-\x9f]")
+_CONTROLS = rb"\x7f|\xc2[\x80-\x9f]"
 
 
 def print_json(value: Mapping[str, Any]) -> None:
@@ -28,7 +28,7 @@ def print_json(value: Mapping[str, Any]) -> None:
 
 def escape_controls(data: bytes) -> bytes:
     """Escape DEL and the C1 controls in rendered JSON: they are valid there, but a terminal would obey them."""
-    return _CONTROLS.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), data)
+    return re.sub(_CONTROLS, lambda found: b"\\u%04x" % ord(found[0].decode()), data)
 
 
 def print_bytes(pieces: Iterable[bytes]) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 from typing import Any
 
 from sessiontree.cli import stderr
@@ -16,7 +15,6 @@ from sessiontree.cli.parser import Options
 from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.dialects.contract import ReadOptions
 from sessiontree.errors import NotFoundError
-from sessiontree.library.last_session import record_last_session
 from sessiontree.session.open import looks_like_path
 from sessiontree.session.open import open as open_path
 from sessiontree.session.session import Session
@@ -76,6 +74,8 @@ def find_session(name: str, options: Options) -> tuple[str, str | None]:
 
 def print_next_command(name: str, agent: str, cwd: str) -> None:
     """Print the commands that continue a session, in its agent and here, as the last lines of stderr."""
+    import shlex  # few commands print this
+
     here = not cwd or os.path.realpath(cwd) == os.path.realpath(os.curdir)
     where = "" if here or not os.path.isdir(cwd) else f"cd {shlex.quote(cwd)} && "
     if agent != DEFAULT_DIALECT:
@@ -86,4 +86,6 @@ def print_next_command(name: str, agent: str, cwd: str) -> None:
 def remember_session(path: str, cwd: str, options: Options) -> None:
     """Record the session that this terminal worked on, for `continue`, if it is a file. Never fails."""
     if find_ref(path).is_file:
+        from sessiontree.library.last_session import record_last_session  # commands that only read do not need it
+
         record_last_session(path, cwd or os.curdir, home=home_folder(options.home))

@@ -77,7 +77,7 @@ def _print_tree(session: Session, options: Options) -> None:
         node = session.node_of(session.find_entry(options.around))
         assert node is not None
         around = rows.row_of(node)
-    lines = draw_tree(rows, width, RowFormat.full(), _paint if output.use_color() else _plain, around)
+    lines = draw_tree(rows, width, RowFormat.full(), _paint if output.use_color() else None, around)
     command = _pager()
     if command is None and not output.is_terminal():
         output.print_lines(lines)
@@ -102,17 +102,14 @@ def _pager() -> list[str] | None:
     return find_pager()
 
 
-def _plain(_rows: TreeRows, _row: int, part: Part) -> str:
-    return part.text
-
-
 def _paint(rows: TreeRows, row: int, part: Part) -> str:
-    match part.kind:
+    text, kind = part
+    match kind:
         case "rails" | "other rails":
             color = lane_color(rows.lane(row))
-            code = f"{'' if part.kind == 'rails' else '2;'}38;5;{color}"
+            code = f"{'' if kind == 'rails' else '2;'}38;5;{color}"
         case "name":
-            code = _NAMES.get(part.text.strip(), "2")
-        case kind:
+            code = _NAMES.get(text.strip(), "2")
+        case _:
             code = _STYLES.get(kind, "")
-    return f"\x1b[{code}m{part.text}\x1b[0m" if code and part.text else part.text
+    return f"\x1b[{code}m{text}\x1b[0m" if code else text

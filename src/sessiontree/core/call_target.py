@@ -22,5 +22,8 @@ MAIN_ARGUMENTS = (
 
 def call_target(arguments: Mapping[str, Any]) -> str:
     """The most informative argument of a call; empty if it has none. The text is untrusted."""
-    named = (arguments.get(name) for name in MAIN_ARGUMENTS)
-    return next((value for value in (*named, *arguments.values()) if isinstance(value, str) and value), "")
+    for name in MAIN_ARGUMENTS:
+        value = arguments.get(name)
+        if value and isinstance(value, str):
+            return value
+    return next((value for value in arguments.values() if value and isinstance(value, str)), "")

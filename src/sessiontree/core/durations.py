@@ -25,7 +25,7 @@ _UNITS = {
 UNITS = "s, m (minutes), h, d, w, mo (months), y"
 """The units, for messages."""
 
-_duration = re.compile(r"(?P<number>\d{1,6}(?:\.\d{1,6})?)(?P<unit>mo|min|[smhdwy]|[SHDWY]|MO|Mo)\Z", re.ASCII)
+_DURATION = r"(?a)(?P<number>\d{1,6}(?:\.\d{1,6})?)(?P<unit>mo|min|[smhdwy]|[SHDWY]|MO|Mo)\Z"
 
 
 class Duration(Struct, frozen=True):
@@ -40,7 +40,7 @@ class Duration(Struct, frozen=True):
 
 def parse_duration(text: str) -> Duration | None:
     """Parse a duration; None for any other text."""
-    found = _duration.match(text.strip())
+    found = re.match(_DURATION, text.strip())
     if found is None:
         return None
     seconds, name = _UNITS[found["unit"].lower()]

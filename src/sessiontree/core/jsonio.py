@@ -139,7 +139,7 @@ def convert_fields(cls: type[ValueT], fields: Mapping[str, Any], parsers: Parser
     `parsers` maps field names, here and in nested values, to their own tolerant parsers.
     """
     values: dict[str, Any] = {}
-    for field in msgspec.structs.fields(cls):
+    for field in _fields(cls):
         if field.encode_name not in fields:
             continue
         found = fields[field.encode_name]
@@ -157,6 +157,11 @@ def convert_fields(cls: type[ValueT], fields: Mapping[str, Any], parsers: Parser
             elif field.required:
                 raise
     return cls(**values)
+
+
+@functools.cache  # msgspec evaluates the annotations of a class each time
+def _fields(cls: type[Value]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(cls)
 
 
 def _matches_but_for_surrogates(found: Any, declared: Any) -> bool:

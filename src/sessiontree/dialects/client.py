@@ -126,8 +126,10 @@ class Client:
         """The client's tools, to understand its calls and to map them to those of another client."""
         return None
 
-    texts: TextReader | None = None
-    """Reads the texts of the client's lines for the search index; None to read them from the parsed entries."""
+    @property
+    def texts(self) -> TextReader | None:
+        """Reads the texts of the client's lines for the search index; None to read them from the parsed entries."""
+        return None
 
     # What can be left out of a session file
 

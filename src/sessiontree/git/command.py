@@ -81,7 +81,7 @@ if os.name != "nt":  # otherwise git silently skips files whose names are only a
 
 # Settings of a repository whose value is a program, or selects one. Names without a subsection are listed too, because
 # a repository that sets one of them is asked about.
-_RUNNING = re.compile(
+_RUNNING = (
     r"core\.(?:alternaterefscommand|askpass|editor|fsmonitor|gitproxy|hookspath|pager|sshcommand)"
     r"|(?:diff|merge|difftool|mergetool|man|browser)\.(?:.+\.)?(?:external|command|textconv|driver|cmd|path)"
     r"|filter\..+\.(?:clean|smudge|process|required)"
@@ -93,7 +93,7 @@ _RUNNING = re.compile(
     r"|submodule\..+\.update"
     r"|(?:sequence\.editor|interactive\.difffilter|uploadpack\.packobjectshook|pager\..+|log\.showsignature)"
 )
-_FILTER = re.compile(r"filter\..+\.(?:clean|smudge|process)")
+_FILTER = r"filter\..+\.(?:clean|smudge|process)"
 _SWITCHES = frozenset({"required"})
 """Keys whose value is true or false: an empty one would be an error for some versions of git."""
 _OWN_SCOPES = frozenset({"local", "worktree"})
@@ -167,13 +167,13 @@ def runs_programs(folder: str) -> bool:
     They are not run. But without its filters git takes files for changed that are not, so callers ask the user.
     """
     settings = _read_settings(folder, (), _without_git(os.environ))
-    return any(setting.is_own and _RUNNING.fullmatch(setting.key) for setting in settings)
+    return any(setting.is_own and re.fullmatch(_RUNNING, setting.key) for setting in settings)
 
 
 def has_filters(folder: str) -> bool:
     """Whether a repository's own settings define filters: files in a worktree differ from the committed ones."""
     settings = _read_settings(folder, (), _without_git(os.environ))
-    return any(setting.is_own and _FILTER.fullmatch(setting.key) and setting.value for setting in settings)
+    return any(setting.is_own and re.fullmatch(_FILTER, setting.key) and setting.value for setting in settings)
 
 
 def user_files(folder: str) -> list[str]:
@@ -229,7 +229,7 @@ def _replacements(settings: Sequence[_Setting]) -> dict[str, str]:
     return {
         setting.key: trusted.get(setting.key, "false" if setting.key.rpartition(".")[2] in _SWITCHES else "")
         for setting in settings
-        if setting.is_own and setting.key not in static and _RUNNING.fullmatch(setting.key)
+        if setting.is_own and setting.key not in static and re.fullmatch(_RUNNING, setting.key)
     }
 
 

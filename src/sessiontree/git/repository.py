@@ -17,12 +17,10 @@ from sessiontree.git import command
 
 _TIMEOUT = 3.0
 _MAX_CONFIG = 1 << 20
-_remote_section = re.compile(r'\[\s*remote\s+"(?:[^"\\]|\\.)*"\s*\]', re.IGNORECASE)
-_url_setting = re.compile(r"\s*url\s*=\s*(?P<url>.+?)\s*$", re.IGNORECASE)
-_url_address = re.compile(
-    r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?:[^@/]*@)?(?P<host>\[[^\]]*\]|[^:/]+)(?::\d+)?/+(?P<path>.+)"
-)
-_scp_address = re.compile(r"(?:[^@/:]+@)?(?P<host>\[[^\]]*\]|[^@:/\[\]]{2,}):(?!//)(?P<path>[^\\].*)")
+_REMOTE_SECTION = r'(?i)\[\s*remote\s+"(?:[^"\\]|\\.)*"\s*\]'
+_URL_SETTING = r"(?i)\s*url\s*=\s*(?P<url>.+?)\s*$"
+_URL_ADDRESS = r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?:[^@/]*@)?(?P<host>\[[^\]]*\]|[^:/]+)(?::\d+)?/+(?P<path>.+)"
+_SCP_ADDRESS = r"(?:[^@/:]+@)?(?P<host>\[[^\]]*\]|[^@:/\[\]]{2,}):(?!//)(?P<path>[^\\].*)"
 
 
 class Repository(Struct, frozen=True):
@@ -80,8 +78,8 @@ def _iter_remotes(git_folder: str) -> Iterator[str]:
     in_remote = False
     for line in _read_text(os.path.join(git_folder, "config")).splitlines():
         if line.lstrip().startswith("["):
-            in_remote = _remote_section.match(line.strip()) is not None
-        elif in_remote and (found := _url_setting.match(line)):
+            in_remote = re.match(_REMOTE_SECTION, line.strip()) is not None
+        elif in_remote and (found := re.match(_URL_SETTING, line)):
             address = normalize_remote(found["url"].strip('"'))
             if address is not None:
                 yield address
@@ -90,12 +88,12 @@ def _iter_remotes(git_folder: str) -> Iterator[str]:
 def normalize_remote(url: str) -> str | None:
     """`host/path` of a remote in URL or scp form; None for a folder on this machine."""
     # A clone of a local folder only has that folder's path as its remote; the first commit identifies it instead.
-    found = _url_address.match(url)
+    found = re.match(_URL_ADDRESS, url)
     if found is not None:
         if found["scheme"] == "file":
             return None
     else:
-        found = _scp_address.match(url)
+        found = re.match(_SCP_ADDRESS, url)
         if found is None:
             return None
     path = found["path"].strip("/").removesuffix(".git").rstrip("/")

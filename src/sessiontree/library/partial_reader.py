@@ -22,7 +22,7 @@ from sessiontree.stores.memory import MemoryStore
 
 _LARGEST_KEPT, _KEPT_ALTOGETHER = 4096, 128 * 1024
 _MOST_PROMPTS, _STEP = 64, 16
-_cut_prompt = re.compile(rb'"(?:text|content)"\s*:\s*"((?:[^"\\]|\\["\\/bfnrt]){1,2000})')
+_CUT_PROMPT = rb'"(?:text|content)"\s*:\s*"((?:[^"\\]|\\["\\/bfnrt]){1,2000})'
 
 
 class PartialJournal(Journal):
@@ -30,6 +30,7 @@ class PartialJournal(Journal):
 
     def __init__(self, store: MemoryStore, dialect: Dialect) -> None:
         super().__init__(store, dialect)
+        self._content = store.content
         self._raws: list[bytes] = []
         self._decode_or_none: dict[int, dict[str, Any]] = {}
 
@@ -47,7 +48,11 @@ class PartialJournal(Journal):
 
     def _split(self) -> list[bytes]:
         """The lines of all entries, if the file is sound and has one entry per line; else empty."""
-        lines = [] if self._problems else read_bytes(self.store, 0, self.size).removesuffix(b"\n").split(b"\n")
+        if self._problems:
+            return []
+        lines = self._content().split(b"\n")
+        if not lines[-1]:
+            lines.pop()
         if lines and self.header_span is not None:
             del lines[self.header_span.line - 1]
         return lines if len(lines) == len(self.types) else []
@@ -127,7 +132,7 @@ def kept_lines(reader: Reader) -> bytes:
 
 def with_cut_prompt(summary: Summary, line: bytes) -> Summary:
     """Add the beginning of a first prompt whose line is longer than the part that was read."""
-    found = _cut_prompt.search(line) if b'"user"' in line else None
+    found = re.search(_CUT_PROMPT, line) if b'"user"' in line else None
     try:
         text = parse_json(b'"' + found[1] + b'"') if found else ""
     except ValueError:

@@ -22,7 +22,7 @@ MAX_TITLE = 120
 MAX_PROMPT = 240
 
 # Text in the user's role that programs insert: output of commands, reminders, hooks, editor context.
-_automatic = re.compile(
+_AUTOMATIC = (
     r"\s*(?:<(?:command-|local-command-|bash-|ide_|session-start-hook|system-reminder|user-prompt-submit-hook|task-"
     r"|tick>|goal>)|\[Request interrupted by user|Caveat: The messages below were generated)"
 )
@@ -107,7 +107,7 @@ def has_tags(documents: DocumentStore, summaries: Iterable[Summary]) -> bool:
 
 def is_meaningful(prompt: str) -> bool:
     """Whether a prompt was written by a person rather than inserted by a program."""
-    return bool(prompt.strip()) and _automatic.match(prompt) is None
+    return bool(prompt.strip()) and re.match(_AUTOMATIC, prompt) is None
 
 
 def replace_surrogates(text: str) -> str:

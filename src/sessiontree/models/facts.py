@@ -22,7 +22,7 @@ UNKNOWN_OUTPUT = 8_192
 
 _PACKAGED = os.path.join(os.path.dirname(__file__), "models.json")
 # Providers publish a model under its name and under its name with a date.
-_date = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)\Z")
+_DATE = r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)\Z"
 
 
 class Prices(Value, frozen=True):
@@ -86,12 +86,12 @@ def find_facts(provider: str, model: str, known: Mapping[str, Facts] | None = No
     Searched by full name, then without the date, then for any provider, because many servers offer the same models.
     """
     facts = _packaged() if known is None else known
-    undated = _date.sub("", model)
+    undated = re.sub(_DATE, "", model)
     bare = model.rpartition("/")[2]
     for name in (f"{provider}/{model}", f"{provider}/{undated}"):
         if name in facts:
             return facts[name]
-    for wanted in (bare, _date.sub("", bare)):
+    for wanted in (bare, re.sub(_DATE, "", bare)):
         found = next((facts[name] for name in sorted(facts) if name.partition("/")[2] == wanted), None)
         if found is not None:
             # The same model at another provider has the same window, but other prices.
@@ -123,7 +123,7 @@ def packaged_prices(model: str) -> Prices:
     """The prices of a model at the provider that makes it, by its name with or without a date; empty if unknown."""
     facts = _packaged()
     bare = model.rpartition("/")[2].rpartition(":")[2]
-    for wanted in (bare, _date.sub("", bare)):
+    for wanted in (bare, re.sub(_DATE, "", bare)):
         found = next((facts[name] for name in sorted(facts) if name.partition("/")[2] == wanted), None)
         if found is not None:
             return found.prices

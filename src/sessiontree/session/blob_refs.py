@@ -30,7 +30,7 @@ BLOB_POINTERS = "sessiontreeBlobs"
 
 _PASTED = "/config/pastedImageMap/"
 _REFERENCE = r"blob:sha256:([0-9a-f]{64})\Z"
-_REFERENCES = re.compile(rb"blob:sha256:([0-9a-f]{64})")
+_REFERENCES = rb"blob:sha256:([0-9a-f]{64})"
 
 Put = Callable[[bytes], str]
 Get = Callable[[str], bytes | None]
@@ -81,7 +81,7 @@ def truncate(fields: dict[str, Any]) -> dict[str, Any]:
 def copy_blobs(lines: Iterable[bytes], source: BlobStore, target: BlobStore) -> Iterator[bytes]:
     """Pass lines on and copy the blobs they refer to from one store to another, except missing and damaged ones."""
     for line in lines:
-        for name in _REFERENCES.findall(line):
+        for name in re.findall(_REFERENCES, line):
             with suppress(DamagedError):
                 content = source.get(name.decode())
                 if content is not None:

@@ -36,6 +36,10 @@ class MemoryStore:
     def size(self) -> int:
         return len(self._data or b"")
 
+    def content(self) -> bytes:
+        """All bytes."""
+        return bytes(self._data or b"")
+
     def readinto(self, offset: int, buffer: memoryview) -> int:
         part = (self._data or b"")[offset : offset + len(buffer)]
         buffer[: len(part)] = part

@@ -18,7 +18,7 @@ from fcntl import LOCK_EX, LOCK_NB
 from sessiontree.stores.os_calls import OS_CALLS, OsCalls
 
 LEFTOVER_SECONDS = 3600.0
-_leftover_name = re.compile(r"\..+\.[0-9a-f]{12}\.tmp", re.DOTALL)
+_LEFTOVER_NAME = r"(?s)\..+\.[0-9a-f]{12}\.tmp"
 _swept: set[str] = set()
 """Folders that this process has looked at."""
 
@@ -50,7 +50,7 @@ def find_leftovers(folders: Iterable[str]) -> list[str]:
     found: dict[str, None] = {}
     for top in folders:
         for folder, inner, _ in os.walk(top, followlinks=False):
-            inner[:] = [name for name in inner if not _leftover_name.fullmatch(name)]
+            inner[:] = [name for name in inner if not re.fullmatch(_LEFTOVER_NAME, name)]
             found.update(dict.fromkeys(iter_leftovers(folder)))
     return list(found)
 
@@ -58,7 +58,9 @@ def find_leftovers(folders: Iterable[str]) -> list[str]:
 def iter_leftovers(folder: str) -> Iterator[str]:
     """The leftovers in one folder. A copy of a folder can be one, too."""
     try:
-        names = [name for name in os.listdir(folder or ".") if name.endswith(".tmp") and _leftover_name.fullmatch(name)]
+        names = [
+            name for name in os.listdir(folder or ".") if name.endswith(".tmp") and re.fullmatch(_LEFTOVER_NAME, name)
+        ]
     except OSError:
         return
     for name in names:

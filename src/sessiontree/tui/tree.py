@@ -125,16 +125,18 @@ class TreeSource:
             if facts is None:
                 return [Segment("…", _DIM)]
         segments: list[Segment] = []
-        for part in draw_row(rows, row, shown, facts, width, self.format, self.marked):
-            match part.kind:
+        for text, kind in draw_row(rows, row, shown, facts, width, self.format, self.marked):
+            if not text:
+                continue
+            match kind:
                 case "rails" | "other rails":
-                    segments.append(Segment(part.text, _rail_style(lane_color(rows.lane(row)), part.kind == "rails")))
+                    segments.append(Segment(text, _rail_style(lane_color(rows.lane(row)), kind == "rails")))
                 case "name":
-                    segments.append(Segment(part.text, _NAMES.get(facts.name, _DIM)))
-                case "text" | "other text" as kind:
-                    segments += self._with_match(part.text, _STYLES[kind])
-                case kind:
-                    segments.append(Segment(part.text, _STYLES.get(kind)))
+                    segments.append(Segment(text, _NAMES.get(facts.name, _DIM)))
+                case "text" | "other text":
+                    segments += self._with_match(text, _STYLES[kind])
+                case _:
+                    segments.append(Segment(text, _STYLES.get(kind)))
         return segments
 
     def _with_match(self, text: str, style: Style | None) -> list[Segment]:

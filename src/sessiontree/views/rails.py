@@ -13,7 +13,6 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from copy import copy
 from functools import cached_property, lru_cache
 from itertools import chain
 from operator import itemgetter
@@ -154,6 +153,8 @@ class Rails(Sequence[RailRow]):
         """Before the first and after each of `_rows`: the lines to the next row, by column, with their last row."""
         self._connections: dict[float, list[tuple[int, int]]] = {}
         """By row: the columns that are connected in it, in pairs."""
+        self._cells: dict[int, tuple[int, tuple[int, ...]]] = {}
+        """By number in `_lines`: the first row at which one of these lines ends, and the cells of the rows before."""
         forks = _find_forks(layout, self._first_rows, self._lanes)
         joins = _find_joins(layout, self._first_rows, self._lanes)
         alone = [row for row, node in enumerate(nodes) if layout.lanes[node] == NO_LANE]
@@ -206,6 +207,8 @@ class Rails(Sequence[RailRow]):
         start, end = row + 1, row + 1 + removed
         if not self._ends.isdisjoint(inserted) or not self._ends.isdisjoint(self.nodes[start:end]):
             return None
+        from copy import copy  # only screens need it
+
         place = self._places[row] // 1 + 0.5
         spliced = copy(self)
         spliced.nodes = self.nodes[:start] + array("q", inserted) + self.nodes[end:]
@@ -226,8 +229,14 @@ class Rails(Sequence[RailRow]):
         node, place = self.nodes[row], self._places[row]
         lane = self._lanes.get(self._layout.lanes[node])
         column = self._columns[place] if lane is None else lane.column
-        above = self._lines[bisect_left(self._rows, place)]
-        below = self._lines[bisect_right(self._rows, place)]
+        number = bisect_left(self._rows, place)
+        above = self._lines[number]
+        begins = number < len(self._rows) and self._rows[number] == place
+        if not begins:
+            end, passed = self._passed(number)
+            if place < end:
+                return RailRow(node, column, passed)
+        below = self._lines[number + 1] if begins else above
         cells = {at: UP for at, end in above.items() if end >= place}
         for at, end in below.items():
             if end > place:
@@ -238,6 +247,15 @@ class Rails(Sequence[RailRow]):
                 cells[at] = cells.get(at, 0) | RIGHT * (at < right) | LEFT * (at > left)
         width = max(column, *cells) + 1 if cells else column + 1
         return RailRow(node, column, tuple([cells.get(at, 0) for at in range(width)]))
+
+    def _passed(self, number: int) -> tuple[int, tuple[int, ...]]:
+        """The cells of a row that all lines only pass, and the first row that is not one."""
+        known = self._cells.get(number)
+        if known is None:
+            lines = self._lines[number]
+            cells = tuple([UP | DOWN if at in lines else 0 for at in range(max(lines, default=-1) + 1)])
+            known = self._cells[number] = min(lines.values(), default=0), cells
+        return known
 
 
 def _start_lane(board: _Board, lane: _Lane, row: int) -> None:

@@ -6,7 +6,6 @@ sequences and invisible characters that reorder text are replaced by visible one
 
 from __future__ import annotations
 
-import functools
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ _VISIBLE.update(
 _VISIBLE[0x0D] = ""
 _VISIBLE[0x1B] = "␛"
 _VISIBLE[0xFEFF] = ""
-_RANDOM_UUID = r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[2-589a-fA-F]"
+_random_uuid = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[2-589a-fA-F]")
 _LONGEST_ID = 40
 _SURROGATE = "[\ud800-\udfff]"
 _BLANK_CONTROLS = "\r\x0b\x0c\x1c\x1d\x1e\x1f\x85"
@@ -44,15 +43,22 @@ _PLAIN = (
 _WIDENS = "\ufe0f"
 """Variation selector: shows the character before it as an emoji, two columns wide."""
 _TONES = "\U0001f3fb-\U0001f3ff"
-_piece = re.compile(f"[\U0001f300-\U0001f9ff][{_TONES}]|.", re.DOTALL)
+_ONE_COLUMN = frozenset({1})
+_not_ascii = re.compile("[^ -~]")
+_PIECE = f"(?s)[\U0001f300-\U0001f9ff][{_TONES}]|."
 
 
-@functools.cache
-def plain_width(character: str) -> int:
-    """The width of a character if it does not depend on its neighbors; else 0."""
-    code = ord(character)
-    first, last, width = _PLAIN[bisect_right(_PLAIN, code, key=lambda row: row[0]) - 1]
-    return width if first <= code <= last else 0
+class _Widths(dict[str, int]):
+    """The width of each character if it does not depend on its neighbors; else 0. Found on first use."""
+
+    def __missing__(self, character: str) -> int:
+        code = ord(character)
+        first, last, width = _PLAIN[bisect_right(_PLAIN, code, key=lambda row: row[0]) - 1]
+        found = self[character] = width if first <= code <= last else 0
+        return found
+
+
+plain_width = _Widths().__getitem__
 
 
 def clean(text: str) -> str:
@@ -80,7 +86,7 @@ def _has_blank_controls(text: str) -> bool:
 
 def columns(text: str) -> int:
     """The number of terminal columns of a sanitized line; a CJK character takes two."""
-    if text.isascii():
+    if _is_narrow(text):
         return len(text)
     plain = _plain_pieces(text)
     if plain is not None:
@@ -122,12 +128,12 @@ def fitted(text: str, width: int) -> str:
 
 def _cut_plain(text: str, width: int) -> tuple[str, int] | None:
     """A line cut to at most `width` columns and its width; None if characters may combine."""
-    if text.isascii():
+    head = text[: width + 1]  # a character takes at least one column, so the rest cannot be visible
+    if _is_narrow(head):
         if len(text) <= width:
             return text, len(text)
-        kept = text[: width - 1].rstrip() + "…"
+        kept = head[: width - 1].rstrip() + "…"
         return kept, len(kept)
-    head = text[: width + 1]  # a character takes at least one column, so the rest cannot be visible
     plain = _plain_pieces(head)
     if plain is not None and len(plain[0]) < len(head):  # skin tone modifiers take no columns
         head = text[: 2 * width + 2]
@@ -145,6 +151,11 @@ def _cut_plain(text: str, width: int) -> tuple[str, int] | None:
     return "".join(pieces[:at]) + "…", used + 1
 
 
+def _is_narrow(text: str) -> bool:
+    """Whether each character takes one column: letters, signs and box drawing, but no control character."""
+    return text.isascii() or _ONE_COLUMN.issuperset(map(plain_width, _not_ascii.findall(text)))
+
+
 def _plain_pieces(text: str) -> tuple[Sequence[str], list[int]] | None:
     """Split a text into pieces of known width; None if characters may combine.
 
@@ -153,7 +164,7 @@ def _plain_pieces(text: str) -> tuple[Sequence[str], list[int]] | None:
     widths = list(map(plain_width, text))
     if all(widths):
         return text, widths
-    pieces = _piece.findall(text) if _TONES[0] <= max(text) else ()
+    pieces = re.findall(_PIECE, text) if _TONES[0] <= max(text) else ()
     widths = [plain_width(piece[0]) for piece in pieces]
     return (pieces, widths) if pieces and all(widths) else None
 
@@ -182,6 +193,7 @@ def human_size(size: int) -> str:
 def short_entry_id(id: str) -> str:
     """The first characters of a random UUID, which are enough to find the entry; other ids unchanged. Sanitized."""
     # A UUID of version 1, 6 or 7 begins with the time: entries of the same minute would get the same text.
-    is_random = len(id) == 36 and re.match(_RANDOM_UUID, id) is not None
-    shown = id[:8] if is_random else id[:_LONGEST_ID]
+    if len(id) == 36 and _random_uuid.match(id):
+        return id[:8]
+    shown = id[:_LONGEST_ID]
     return shown if shown.isascii() and shown.isalnum() else one_line(shown)

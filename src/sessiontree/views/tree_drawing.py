@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from functools import lru_cache
+from itertools import chain, islice
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from sessiontree.branches.merge_records import MergeRecord
 from sessiontree.core.entries import Entry
-from sessiontree.core.layout import NO_NODE
+from sessiontree.core.layout import NO_NODE, Layout
 from sessiontree.views.branch_labels import Mark
 from sessiontree.views.graph import clock
 from sessiontree.views.text import columns, cut, fitted, one_line, plural, short_entry_id
@@ -30,6 +31,9 @@ _STEP = 256
 AROUND = 10
 """Rows that are shown before and after a given one."""
 
+_DOTS = {(True, True): "◆", (False, True): "◇", (True, False): "●", (False, False): "○"}
+"""By whether an entry is on the active path, and whether it is a merge."""
+_FOLDS = {"none": "", "folded": "▸ ", "unfolded": "▾ "}
 _LANE_COLORS = (6, 5, 2, 3, 4, 9, 14, 13)
 _LEGEND = (
     ("●", "on the active path"),
@@ -42,15 +46,11 @@ _LEGEND = (
 )
 
 
-class Part(Struct, frozen=True):
-    """A part of a row, sanitized."""
-
-    text: str
-    kind: PartKind
-
+Part: TypeAlias = tuple[str, PartKind]
+"""A part of a row: its text, sanitized and possibly empty, and what it is. A row has nine, so they are no structs."""
 
 Paint: TypeAlias = Callable[[TreeRows, int, Part], str]
-"""Colors a part of a row."""
+"""Colors a part of a row that is not empty."""
 
 
 class RowFormat(Struct, frozen=True):
@@ -83,38 +83,39 @@ def draw_row(
     rows: TreeRows, row: int, shown: TreeRow, facts: RowFacts, width: int, how: RowFormat, marked: Collection[str] = ()
 ) -> list[Part]:
     """The parts of a row, at most `width` columns wide together."""
-    id = rows.id_of(row)
-    is_active = shown.node in rows.active
+    node = shown.nodes[0]
+    id = rows.tree.ids[node]
+    is_active = node in rows.active
     join = rows.merges.get(id)
-    rails = f"{shown.rails.text(_dot(is_active=is_active, is_merge=join is not None))} "
+    rails = f"{shown.rails.text(_DOTS[is_active, join is not None])} "
     short = f"{short_entry_id(id)}  " if how.with_ids else ""
-    name = _name_column(facts.name)
     mark = ("✓ " if id in marked else "") + ("⊘ " if id in rows.left_out else "")
-    fold = {"none": "", "folded": "▸ ", "unfolded": "▾ "}[shown.fold]
-    label = "".join(f"  ⇢ {short_entry_id(merge)}" for merge in rows.merged_into.get(row, ()))
+    fold = _FOLDS[shown.fold]
+    label = ""
+    if row in rows.merged_into:
+        label = "".join([f"  ⇢ {short_entry_id(merge)}" for merge in rows.merged_into[row]])
     if id in rows.labels:
         label += f"  [{one_line(rows.labels[id])}]"
     here = "  ◀ here" if row == rows.here else ""
     time = f"  {clock(facts.timestamp, how.now)}" if how.with_times else ""
-    taken = len(rails) + columns(short) + NAME_WIDTH + 1 + columns(mark + fold + label + here + time)
-    branch = rows.branch_marks.get(id)
-    whose = "" if branch is None else _fitted_mark(branch, width - taken)
-    free = width - taken - columns(whose)
-    text = facts.text if join is None else _came_from(join) + facts.text
-    parts = [
-        Part(rails, "rails" if is_active else "other rails"),
-        Part(short, "id"),
-        Part(mark, "mark"),
-        Part(name, "name"),
-        Part(fold, "fold"),
-        Part(fitted(text, max(free, 1 if whose else _MIN_TEXT)), "text" if is_active else "other text"),
-        Part(f"{label}{whose}", "label"),
-        Part(here, "here"),
-        Part(time, "time"),
+    free = width - len(rails) - NAME_WIDTH - 1 - columns(f"{short}{mark}{fold}{label}{here}{time}")
+    least, text = _MIN_TEXT, facts.text
+    if join is not None:
+        text = _came_from(join) + text
+    if id in rows.branch_marks and (whose := _fitted_mark(rows.branch_marks[id], free)):
+        label, free, least = label + whose, free - columns(whose), 1
+    parts: list[Part] = [
+        (rails, "rails" if is_active else "other rails"),
+        (short, "id"),
+        (mark, "mark"),
+        (_name_column(facts.name), "name"),
+        (fold, "fold"),
+        (fitted(text, max(free, least)), "text" if is_active else "other text"),
+        (label, "label"),
+        (here, "here"),
+        (time, "time"),
     ]
-    if free < (1 if whose else _MIN_TEXT):
-        parts = _cut_parts(parts, width)
-    return [part for part in parts if part.text]
+    return parts if free >= least else _cut_parts(parts, width)
 
 
 @lru_cache(64)  # few names, many rows
@@ -125,10 +126,9 @@ def _name_column(name: str) -> str:
 def _cut_parts(parts: Sequence[Part], width: int) -> list[Part]:
     """Drop what is wider than a narrow terminal."""
     kept: list[Part] = []
-    for part in parts:
-        text = cut(part.text, width)
-        kept.append(Part(text, part.kind))
-        width -= columns(text)
+    for text, kind in parts:
+        kept.append((cut(text, width), kind))
+        width -= columns(kept[-1][0])
     return kept
 
 
@@ -136,7 +136,7 @@ def draw_tree(
     rows: TreeRows,
     width: int,
     how: RowFormat | None = None,
-    paint: Paint = lambda _rows, _row, part: part.text,
+    paint: Paint | None = None,
     around: int | None = None,
     margin: int = AROUND,
 ) -> Iterator[str]:
@@ -148,15 +148,21 @@ def draw_tree(
     start, end = (0, len(rows)) if around is None else (max(around - margin, 0), min(around + margin + 1, len(rows)))
     if start:
         yield f"⋮ {plural(start, 'row')} before"
+    roots = _later_roots(rows.layout)
     for first in range(start, end, _STEP):
         step = [rows[row] for row in range(first, min(first + _STEP, end))]
-        entries = rows.session.journal.iter_entries([node for shown in step for node in rows.needed(shown)])
-        for row, shown in enumerate(step, first):
-            needed = [next(entries) for _ in rows.needed(shown)]
-            if _starts_tree(rows, shown) and len(shown.rails.cells) == 1 and row > start:
+        needed = [rows.needed(shown) for shown in step]
+        entries = rows.session.journal.iter_entries([*chain.from_iterable(needed)])
+        for row, (shown, nodes) in enumerate(zip(step, needed, strict=True), first):
+            if shown.node in roots and len(shown.rails.cells) == 1 and row > start:
                 yield ""
-            facts = read_facts(rows, row, shown, needed, width)
-            yield "".join([paint(rows, row, part) for part in draw_row(rows, row, shown, facts, width, how)]).rstrip()
+            facts = read_facts(rows, row, shown, [*islice(entries, len(nodes))], width)
+            parts = draw_row(rows, row, shown, facts, width, how)
+            if paint is None:
+                texts = [text for text, _ in parts]
+            else:
+                texts = [paint(rows, row, part) for part in parts if part[0]]
+            yield "".join(texts).rstrip()
     if end < len(rows):
         yield f"⋮ {plural(len(rows) - end, 'row')} after"
 
@@ -172,14 +178,9 @@ def legend(lines: Sequence[str]) -> str:
     return "  ".join(f"{sign} {meaning}" for sign, meaning in _LEGEND if sign[0] in drawn)
 
 
-def _starts_tree(rows: TreeRows, shown: TreeRow) -> bool:
-    layout, node = rows.layout, shown.node
-    lane = layout.lanes[node]
-    return lane > 0 and layout.first[lane] == node and layout.before[node] == NO_NODE
-
-
-def _dot(*, is_active: bool, is_merge: bool) -> str:
-    return ("◆" if is_active else "◇") if is_merge else ("●" if is_active else "○")
+def _later_roots(layout: Layout) -> set[int]:
+    """The nodes at which trees start, except for the first tree."""
+    return {node for node in layout.first[1:] if layout.before[node] == NO_NODE}
 
 
 def _fitted_mark(mark: Mark, room: int) -> str:

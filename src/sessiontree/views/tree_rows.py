@@ -10,7 +10,6 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import copy
 from datetime import datetime
 from functools import cached_property, lru_cache
 from itertools import compress
@@ -350,6 +349,8 @@ class TreeRows:
 
     def copy(self) -> TreeRows:
         """The same rows, to be arranged in another way. What is known about the session is shared."""
+        from copy import copy  # only screens need it
+
         rows = copy(self)
         rows.unfolded = set(self.unfolded)
         return rows
@@ -494,9 +495,11 @@ def find_replaced(session: Session, layout: Layout) -> dict[int, list[int]]:
 
 def entry_text(entry: Entry, room: int | None = None) -> str:
     """The text of an entry on one line: of a call its target, of thinking its first words."""
-    if isinstance(entry, MessageEntry):
-        return " ".join(filter(None, [message_line(message, room) for message in entry.messages]))
-    return gist(entry, room)
+    if not isinstance(entry, MessageEntry):
+        return gist(entry, room)
+    if not entry.more_messages:
+        return message_line(entry.message, room)
+    return " ".join(filter(None, [message_line(message, room) for message in entry.messages]))
 
 
 def message_line(message: Message, room: int | None = None) -> str:
@@ -514,7 +517,7 @@ def message_line(message: Message, room: int | None = None) -> str:
                 text = getattr(block, "text", None)
                 if isinstance(text, str):
                     parts.append(beginning(text, room))
-    return " ".join(filter(None, parts))
+    return parts[0] if len(parts) == 1 else " ".join(filter(None, parts))
 
 
 def call_text(call: ToolCall) -> str:

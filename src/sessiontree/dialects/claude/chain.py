@@ -12,12 +12,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TypeAlias, cast
 
+import msgspec
 from msgspec import Struct
 
+from sessiontree.core.context import milliseconds
 from sessiontree.core.entries import Entry, type_of
+from sessiontree.core.jsonio import parse_object
 from sessiontree.dialects.claude.index import LineSummary, summarize_entry
-from sessiontree.dialects.claude.messages import line_time, parse_fields
-from sessiontree.dialects.claude.records import string_in
+from sessiontree.dialects.claude.messages import parse_fields
+from sessiontree.dialects.claude.records import string_in, timestamp_in
 from sessiontree.dialects.contract import IndexedLines
 
 LINK_TYPES = frozenset({"message", "compaction", "attachment", "system"})
@@ -50,6 +53,19 @@ class Facts(Struct, frozen=True):
     is_summary: bool
     is_turn: bool
     """Whether it is a user or assistant line, and not a system line or an attachment that the client sends."""
+
+
+class _FactLine(Struct, gc=False):
+    """The fields of a line that its facts need. The others, nearly all of its bytes, are not built."""
+
+    type: str
+    timestamp: str
+    sessionId: str = ""  # noqa: N815 - the file's spelling
+    isSidechain: bool = False  # noqa: N815 - likewise
+    isCompactSummary: bool = False  # noqa: N815 - likewise
+
+
+_decode_fact_line = msgspec.json.Decoder(_FactLine).decode
 
 
 class Chain:
@@ -159,14 +175,7 @@ class Chain:
         missing = [node for node in nodes if node not in self._facts]
         for start in range(0, len(missing), _BATCH):
             batch = missing[start : start + _BATCH]
-            for node, line in zip(batch, self.lines.fields(batch), strict=True):
-                self._facts[node] = Facts(
-                    line_time(line),
-                    string_in(line, "sessionId") or "",
-                    line.get("isSidechain") is True,
-                    line.get("isCompactSummary") is True,
-                    line.get("type") in ("user", "assistant"),
-                )
+            self._facts.update(zip(batch, map(_read_facts, self.lines.iter_raw(batch)), strict=True))
 
     def entries(self, nodes: Sequence[int]) -> list[Entry]:
         """Return the entries of some lines. They are cached: rules often need the same lines twice."""
@@ -192,8 +201,11 @@ class Chain:
     def is_subagent(self) -> bool:
         """Whether this is the transcript of a sub-agent, in which every line is a sidechain line."""
         if self._is_subagent is None:
-            links = (node for node in range(len(self)) if self.is_link(node))
-            self._is_subagent = all(self.facts(node).is_sidechain for node in links)
+            links = [node for node in range(len(self)) if self.is_link(node)]
+            self._is_subagent = all(self.facts(node).is_sidechain for node in links[:1])
+            if self._is_subagent:
+                self.load_facts(links)
+                self._is_subagent = all(self.facts(node).is_sidechain for node in links)
         return self._is_subagent
 
     def can_be_leaf(self, node: int) -> bool:
@@ -225,6 +237,22 @@ class Chain:
             timed = ((self.facts(node).time, node) for node in links)
             self._times = sorted((time, node) for time, node in timed if time is not None)
         return self._times
+
+
+def _read_facts(raw: bytes) -> Facts:
+    try:
+        line = _decode_fact_line(raw)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        fields = parse_object(raw)  # damaged, or a field has another type
+        line = _FactLine(
+            string_in(fields, "type") or "",
+            timestamp_in(fields),
+            string_in(fields, "sessionId") or "",
+            fields.get("isSidechain") is True,
+            fields.get("isCompactSummary") is True,
+        )
+    is_turn = line.type in ("user", "assistant")
+    return Facts(milliseconds(line.timestamp), line.sessionId, line.isSidechain, line.isCompactSummary, is_turn)
 
 
 def read_entries(lines: IndexedLines, nodes: Sequence[int]) -> list[Entry]:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from sessiontree.core.jsonio import parse_json
 from sessiontree.dialects.claude import worktree_notes
-from sessiontree.dialects.claude.texts import TEXTS
 from sessiontree.dialects.client import Client, FileBackups, PastPrompt, PromptFile, WorktreeNote
 
 if TYPE_CHECKING:
     from sessiontree.dialects.contract import IndexedLines
+    from sessiontree.dialects.texts import TextReader
     from sessiontree.dialects.tool_table import ToolTable
 
 RETENTION_DAYS = 30
@@ -48,12 +48,17 @@ class ClaudeClient(Client):
     loads_from_compaction = True
     prompt_history = PromptFile("history.jsonl", parse_prompts)
     worktree_type = worktree_notes.WORKTREE_STATE
-    texts = TEXTS
 
     def inserts(self, role: str, text: str) -> bool:
         from sessiontree.dialects.claude.messages import NO_CONTENT, is_reminder_text
 
         return text == NO_CONTENT or (role == "user" and is_reminder_text(text))
+
+    @property
+    def texts(self) -> TextReader:
+        from sessiontree.dialects.claude.texts import TEXTS
+
+        return TEXTS
 
     @property
     def tools(self) -> ToolTable:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import os
 import re
-import unicodedata
 from collections.abc import Iterable, Mapping
 
 from sessiontree.dialects.canonical import Destination, SessionMeta
@@ -64,7 +63,11 @@ def project_key(cwd: str) -> str:
     Every UTF-16 unit that is not a letter or digit of ASCII becomes a dash, as in the client: a character beyond the
     basic plane gives two. Several paths can have the same key. A long key is cut, with a hash appended.
     """
-    units = _utf16_units(unicodedata.normalize("NFC", cwd))
+    if not cwd.isascii():
+        import unicodedata  # most paths do not need it
+
+        cwd = unicodedata.normalize("NFC", cwd)
+    units = _utf16_units(cwd)
     key = "".join(chr(unit) if unit < 128 and chr(unit).isalnum() else "-" for unit in units)
     return key if len(key) <= _MAX_KEY else f"{key[:_MAX_KEY]}-{_hash(units)}"
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 WORKTREE_STATE = "worktree-state"
 _FILE_HISTORY = frozenset({"file-history-snapshot", "file-history-delta"})
-_session_name = re.compile(r"[A-Za-z0-9_-]+\Z")
-_backup_name = re.compile(r"[A-Za-z0-9_-]+@v[0-9]+\Z")
+_SESSION_NAME = r"[A-Za-z0-9_-]+\Z"
+_BACKUP_NAME = r"[A-Za-z0-9_-]+@v[0-9]+\Z"
 
 
 def parse_worktree_state(fields: Mapping[str, Any]) -> WorktreeNote | None:
@@ -76,13 +76,13 @@ def _is_backup(backup: object) -> bool:
     if not isinstance(backup, dict) or "backupFileName" not in backup:
         return False
     name = backup["backupFileName"]
-    return name is None or (isinstance(name, str) and _backup_name.match(name) is not None)
+    return name is None or (isinstance(name, str) and re.match(_BACKUP_NAME, name) is not None)
 
 
 def _history_folder(lines: IndexedLines) -> str | None:
     # <config>/projects/<project>/<session>.jsonl and <config>/file-history/<session>/<backup>
     session = lines.header.id if lines.header is not None else ""
     projects = os.path.dirname(os.path.dirname(os.path.realpath(lines.location)))
-    if os.path.basename(projects) != "projects" or not _session_name.match(session):
+    if os.path.basename(projects) != "projects" or not re.match(_SESSION_NAME, session):
         return None
     return os.path.join(os.path.dirname(projects), "file-history", session)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from sessiontree.core.jsonio import parse_object
 from sessiontree.dialects.client import Client, PastPrompt, PromptFile
-from sessiontree.dialects.codex.texts import TEXTS
 
 if TYPE_CHECKING:
+    from sessiontree.dialects.texts import TextReader
     from sessiontree.dialects.tool_table import ToolTable
 
 
@@ -28,7 +28,12 @@ class CodexClient(Client):
     compaction_strategy = "replace"
     moving_types = frozenset({"codex:rollback"})
     prompt_history = PromptFile("history.jsonl", parse_prompts)
-    texts = TEXTS
+
+    @property
+    def texts(self) -> TextReader:
+        from sessiontree.dialects.codex.texts import TEXTS
+
+        return TEXTS
 
     @property
     def tools(self) -> ToolTable:

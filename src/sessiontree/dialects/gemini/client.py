@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from sessiontree.core.jsonio import parse_object
 from sessiontree.dialects.client import Client
-from sessiontree.dialects.gemini.texts import TEXTS
 
 if TYPE_CHECKING:
+    from sessiontree.dialects.texts import TextReader
     from sessiontree.dialects.tool_table import ToolTable
 
 _DEFAULT_DAYS = 30
@@ -19,8 +19,13 @@ _DEFAULT_DAYS = 30
 class GeminiClient(Client):
     name = "Gemini CLI"
     compaction_strategy = "segment"
-    texts = TEXTS
     allows_flat_root = False
+
+    @property
+    def texts(self) -> TextReader:
+        from sessiontree.dialects.gemini.texts import TEXTS
+
+        return TEXTS
 
     @property
     def tools(self) -> ToolTable:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sessiontree.dialects.client import Client
-from sessiontree.dialects.texts import NATIVE_TEXTS
 
 if TYPE_CHECKING:
+    from sessiontree.dialects.texts import TextReader
     from sessiontree.dialects.tool_table import ToolTable
 
 
@@ -18,7 +18,12 @@ class NativeClient(Client):
     encodes_resets = True
     knows_all_roles = True
     allows_flat_root = False
-    texts = NATIVE_TEXTS
+
+    @property
+    def texts(self) -> TextReader:
+        from sessiontree.dialects.texts import NATIVE_TEXTS
+
+        return NATIVE_TEXTS
 
     @property
     def tools(self) -> ToolTable:

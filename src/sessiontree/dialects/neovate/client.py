@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from sessiontree.core.jsonio import parse_json
 from sessiontree.dialects.client import Client, PastPrompt, PromptFile
-from sessiontree.dialects.neovate.texts import TEXTS
 
 if TYPE_CHECKING:
     from sessiontree.dialects.contract import IndexedLines
+    from sessiontree.dialects.texts import TextReader
     from sessiontree.dialects.tool_table import ToolTable
 
 
@@ -38,7 +38,12 @@ class NeovateClient(Client):
     loads_from_compaction = True
     allows_flat_root = False  # sessions of the working directory `/` are directly in the root
     prompt_history = PromptFile("data.json", parse_prompts)
-    texts = TEXTS
+
+    @property
+    def texts(self) -> TextReader:
+        from sessiontree.dialects.neovate.texts import TEXTS
+
+        return TEXTS
 
     @property
     def tools(self) -> ToolTable:

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from sessiontree.dialects.client import Client, PastPrompt, PromptDatabase
-from sessiontree.dialects.omp.texts import TEXTS
 from sessiontree.dialects.pi.client import CONTEXT_NOTES
 
 if TYPE_CHECKING:
     import sqlite3
 
     from sessiontree.dialects.canonical import CanonicalEntry
+    from sessiontree.dialects.texts import TextReader
     from sessiontree.dialects.tool_table import ToolTable
 
 
@@ -37,13 +37,18 @@ class OhMyPiClient(Client):
     knows_all_roles = True
     records_terminals = True
     prompt_history = PromptDatabase("history.db", query_prompts)
-    texts = TEXTS
 
     @property
     def own_line_types(self) -> frozenset[str]:
         from sessiontree.dialects.omp.header import SLOT
 
         return frozenset({SLOT})
+
+    @property
+    def texts(self) -> TextReader:
+        from sessiontree.dialects.omp.texts import TEXTS
+
+        return TEXTS
 
     @property
     def tools(self) -> ToolTable:

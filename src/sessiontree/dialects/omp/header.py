@@ -42,7 +42,7 @@ _OWN_FIELDS = {
     "thinking_level_change": frozenset({"configured"}),
 }
 _OWN_ROLES = ("developer", "fileMention", "pythonExecution")
-_snowflake = re.compile(r"[0-9a-f]{16}\Z")
+_SNOWFLAKE = r"[0-9a-f]{16}\Z"
 _LONGEST_TIME = 32
 
 
@@ -72,7 +72,7 @@ def render_slot(title: str, source: str | None, updated_at: str) -> bytes:
 
 
 def is_own_header(fields: dict[str, Any]) -> bool:
-    return not _OWN_HEADER_FIELDS.isdisjoint(fields) or _snowflake.match(fields["id"]) is not None
+    return not _OWN_HEADER_FIELDS.isdisjoint(fields) or re.match(_SNOWFLAKE, fields["id"]) is not None
 
 
 def is_own_record(fields: dict[str, Any]) -> bool:

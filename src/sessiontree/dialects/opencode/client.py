@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from sessiontree.core.jsonio import parse_object
 from sessiontree.dialects.client import Client, PastPrompt, PromptFile
-from sessiontree.dialects.opencode.texts import TEXTS
 
 if TYPE_CHECKING:
+    from sessiontree.dialects.texts import TextReader
     from sessiontree.dialects.tool_table import ToolTable
 
 
@@ -23,8 +23,13 @@ def parse_prompts(data: bytes) -> Iterator[PastPrompt]:
 class OpenCodeClient(Client):
     name = "OpenCode"
     compaction_strategy = "segment"
-    texts = TEXTS
     prompt_history = PromptFile("../state/opencode/prompt-history.jsonl", parse_prompts)
+
+    @property
+    def texts(self) -> TextReader:
+        from sessiontree.dialects.opencode.texts import TEXTS
+
+        return TEXTS
 
     @property
     def tools(self) -> ToolTable:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sessiontree.dialects.client import Client
-from sessiontree.dialects.texts import NATIVE_TEXTS
 
 if TYPE_CHECKING:
+    from sessiontree.dialects.texts import TextReader
     from sessiontree.dialects.tool_table import ToolTable
 
 
@@ -21,13 +21,18 @@ class PiClient(Client):
     encodes_resets = True
     drops_failed_turns = True
     knows_all_roles = True
-    texts = NATIVE_TEXTS
 
     @property
     def trailing_types(self) -> frozenset[str]:
         from sessiontree.dialects.pi.encoder import TRAILING_TYPES
 
         return TRAILING_TYPES
+
+    @property
+    def texts(self) -> TextReader:
+        from sessiontree.dialects.texts import NATIVE_TEXTS
+
+        return NATIVE_TEXTS
 
     @property
     def tools(self) -> ToolTable:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sessiontree.dialects.client import Client
-from sessiontree.dialects.qwen.texts import TEXTS
 
 if TYPE_CHECKING:
+    from sessiontree.dialects.texts import TextReader
     from sessiontree.dialects.tool_table import ToolTable
 
 
@@ -16,7 +16,12 @@ class QwenClient(Client):
     compaction_strategy = "replace"
     snapshot_types = frozenset({"qwen:attribution_snapshot"})
     allows_flat_root = False
-    texts = TEXTS
+
+    @property
+    def texts(self) -> TextReader:
+        from sessiontree.dialects.qwen.texts import TEXTS
+
+        return TEXTS
 
     @property
     def tools(self) -> ToolTable:
