@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import time
@@ -23,6 +24,8 @@ from sessiontree.compaction.token_estimate import context_size
 from sessiontree.core import salvage as salvage_module
 from sessiontree.core.jsonio import iter_json
 from sessiontree.core.messages import CACHED_BYTES, MAX_KEPT, LazyMessages, Message, User
+from sessiontree.dialects.claude import parallel_calls
+from sessiontree.dialects.contract import ReadOptions
 from sessiontree.library.session_stats import read_stats
 from sessiontree.repair import examine
 from sessiontree.views.session_facts import describe_session
@@ -219,6 +222,26 @@ def compacted(path: Path, count: int) -> Path:
     return path
 
 
+def compacted_transcript(path: Path, count: int, preserving: bool) -> Path:
+    """A transcript of Claude Code with a compaction after each answer, which may preserve the answer."""
+    transcript = Transcript(count)
+    end: str | None = None
+    for _ in range(count):
+        answer = transcript.add_response(transcript.add_prompt(end))
+        end = transcript.add_compaction(answer, preserving)
+    transcript.add_prompt(end)
+    return transcript.save(path)
+
+
+@pytest.mark.parametrize("preserving", [False, True])
+def test_a_transcript_of_many_compactions_takes_linear_time(preserving: bool, tmp_path: Path) -> None:
+    def work(size: int) -> Callable[[], object]:
+        path = compacted_transcript(tmp_path / f"{size}.jsonl", size, preserving)
+        return lambda: branch_list.list_branches(sessiontree.open(path, dialect="claude"))
+
+    assert grows_linearly(work, 200)
+
+
 @pytest.mark.parametrize("dialect", BRANCHED)
 def test_listing_branches_takes_linear_time(dialect: str, tmp_path: Path) -> None:
     def work(size: int) -> Callable[[], object]:
@@ -382,8 +405,11 @@ class Transcript:
         self.ends: list[str] = []
         """Lines after which a conversation may continue."""
 
+    def uuid(self, number: int) -> str:
+        return f"{number:08x}-0000-4000-8000-000000000000"
+
     def add(self, kind: str, parent: str | None, message: dict[str, object] | None = None, **fields: object) -> str:
-        uuid = f"{len(self.lines):08x}-0000-4000-8000-000000000000"
+        uuid = self.uuid(len(self.lines))
         line = {"type": kind, "uuid": uuid, "parentUuid": parent, "sessionId": "s", "isSidechain": False, "cwd": "/"}
         time = f"2026-01-01T00:{len(self.lines) // 60:02}:{len(self.lines) % 60:02}.000Z"
         self.lines.append({**line, "timestamp": time, **({"message": message} if message else {}), **fields})
@@ -411,24 +437,29 @@ class Transcript:
                 results.append(self.add("user", shard, {"role": "user", "content": [content]}))
         return rng.choice(results or [parent])
 
-    def add_compaction(self, parent: str) -> str:
-        metadata = {"trigger": "manual", "preTokens": 1}
+    def add_compaction(self, parent: str, preserving: bool = False) -> str:
+        metadata: dict[str, object] = {"trigger": "manual", "preTokens": 1}
+        if preserving:
+            metadata["preservedMessages"] = {"anchorUuid": self.uuid(len(self.lines) + 1), "uuids": [parent]}
         fields = {"subtype": "compact_boundary", "logicalParentUuid": parent, "compactMetadata": metadata}
         boundary = self.add("system", None, None, content="", **fields)
         return self.add("user", boundary, {"role": "user", "content": "a summary"}, isCompactSummary=True)
 
-    def write(self, path: Path) -> Path:
+    def save(self, path: Path) -> Path:
+        path.write_text("".join(json.dumps(line) + "\n" for line in self.lines))
+        return path
+
+    def write(self, path: Path, preserving: bool = False) -> Path:
         self.ends.append(self.add_prompt(None))
         for _ in range(25):
             rng = self.random
             parent = self.ends[-1] if rng.random() < 0.7 else rng.choice(self.ends)
             if rng.random() < 0.1:
-                self.ends.append(self.add_compaction(parent))
+                self.ends.append(self.add_compaction(parent, preserving and rng.random() < 0.7))
                 continue
             answer = self.add_response(self.add_prompt(parent))
             self.ends.append(self.add("assistant", answer, {"role": "assistant", "id": f"end_{answer}", "content": []}))
-        path.write_text("".join(json.dumps(line) + "\n" for line in self.lines))
-        return path
+        return self.save(path)
 
 
 def test_branches_of_random_transcripts_by_links_are_those_by_histories(
@@ -440,3 +471,21 @@ def test_branches_of_random_transcripts_by_links_are_those_by_histories(
         assert branch_list.list_branches(session) == branches_by_histories(session, monkeypatch), seed
         linked += tips.history_links(session) is not None
     assert linked > 10
+
+
+@pytest.mark.parametrize("recovered", [False, True])
+def test_parallel_lines_by_an_index_are_those_by_a_search(
+    recovered: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def histories(path: Path, searches: int) -> list[list[int]]:
+        monkeypatch.setattr(parallel_calls, "MAX_SEARCHES", searches)
+        session = sessiontree.open(path, dialect="claude")
+        read_options = ReadOptions(recovered=recovered)
+        return [session.dialect.find_history(session.journal, node, read_options) for node in range(len(session))]
+
+    monkeypatch.setattr(parallel_calls, "_SHORT", 1)
+    for seed in range(6):
+        path = Transcript(seed).write(tmp_path / f"{seed}.jsonl", preserving=seed % 2 == 1)
+        if seed % 3 == 0:  # without response ids
+            path.write_text(re.sub(r'"id": "msg_\d+", ', "", path.read_text()))
+        assert histories(path, 0) == histories(path, 1_000_000), seed

@@ -20,13 +20,14 @@ and an anchor. As measured with client 2.1.325:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from msgspec import Struct
 
 from sessiontree.dialects.claude.chain import Chain
 from sessiontree.dialects.claude.records import Fields, object_in
+from sessiontree.dialects.passthrough import PART, passthrough_of
 
 LARGE_FILE = 5 << 20
 """Size in bytes from which the client skips what precedes the last boundary; measured between 5,000 and 5,200 KiB."""
@@ -63,6 +64,10 @@ class LoadedLines(Struct, frozen=True):
 
 def find_loaded_lines(chain: Chain) -> LoadedLines:
     """Return the lines that exist for the client."""
+    return chain.once(_find_loaded_lines)
+
+
+def _find_loaded_lines(chain: Chain) -> LoadedLines:
     boundaries = chain.iter_boundaries(len(chain) - 1)
     last = next(boundaries, None)
     if last is None:
@@ -109,14 +114,70 @@ def _hide_earlier(chain: Chain, last: int, preserved: list[int], anchor: object 
     return LoadedLines(start, visible, links, copies)
 
 
+class _Boundary(Struct, frozen=True):
+    """What the line of a boundary names."""
+
+    preserved: Preserved
+    leaf_before: int | None
+    is_separator: bool
+    compacts_nothing: bool
+
+
+_NO_LINES = Preserved({})
+
+
+def _read_boundaries(chain: Chain) -> dict[int, _Boundary]:
+    """Read all boundaries. A path may pass any of them, and a history passes all that precede it."""
+    nodes = [node for node, kind in enumerate(chain.types) if kind == "compaction"]
+    found: dict[int, _Boundary] = {}
+    for start in range(0, len(nodes), _BATCH):
+        batch = nodes[start : start + _BATCH]
+        for node, line in zip(batch, chain.lines.fields(batch), strict=True):
+            passthrough = passthrough_of(line)
+            found[node] = _Boundary(
+                _find_preserved(chain, node, line),
+                _find_leaf_before(chain, node, line),
+                PART in passthrough,
+                # The client's own boundaries always name the line before them; ours do not if they are the first entry.
+                bool(passthrough) and line.get("logicalParentUuid") is None,
+            )
+    return found
+
+
 def find_preserved(chain: Chain, boundary: int) -> Preserved:
     """Return what a boundary preserves of the lines before it, for paths that pass through it."""
-    (line,) = chain.lines.fields([boundary])
+    return chain.once(_read_boundaries)[boundary].preserved
+
+
+def _find_preserved(chain: Chain, boundary: int, line: Fields) -> Preserved:
     metadata = _preserved_metadata(line)
     nodes = None if metadata is None else _preserved_nodes(chain, boundary, metadata)
     if metadata is None or not nodes or chain.find_link(metadata.get("anchorUuid")) is None:
-        return Preserved({})
+        return _NO_LINES
     return Preserved(_splice(chain, boundary, nodes, metadata.get("anchorUuid")), frozenset(nodes))
+
+
+def find_splices(chain: Chain) -> Mapping[int, Sequence[int]]:
+    """Return, for each line that boundaries give another parent, these boundaries."""
+    return chain.once(_find_splices)
+
+
+def _find_splices(chain: Chain) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for boundary, facts in chain.once(_read_boundaries).items():
+        for node in facts.preserved.links:
+            found.setdefault(node, []).append(boundary)
+    return found
+
+
+def is_separator(chain: Chain, boundary: int) -> bool:
+    """Whether our encoder wrote a boundary only to separate branches: it preserves its path and compacts nothing."""
+    return chain.types[boundary] == "compaction" and chain.once(_read_boundaries)[boundary].is_separator
+
+
+def compacts_nothing(chain: Chain, boundary: int) -> bool:
+    """Whether our encoder wrote a boundary before all other lines."""
+    return chain.once(_read_boundaries)[boundary].compacts_nothing
 
 
 def _splice(chain: Chain, boundary: int, preserved: Sequence[int], anchor: object) -> dict[int, int | None]:
@@ -185,7 +246,10 @@ def has_summary(chain: Chain, path: Sequence[int], boundary: int) -> bool:
 
 def find_leaf_before(chain: Chain, boundary: int) -> int | None:
     """Return the line that was the leaf when the conversation was compacted."""
-    (line,) = chain.lines.fields([boundary])
+    return chain.once(_read_boundaries)[boundary].leaf_before
+
+
+def _find_leaf_before(chain: Chain, boundary: int, line: Fields) -> int | None:
     logical_parent = chain.find_link(line.get("logicalParentUuid"))
     if logical_parent is not None and logical_parent < boundary:
         return logical_parent

@@ -7,10 +7,12 @@ only a few facts of each are kept.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TypeAlias, cast
+from typing import TypeAlias, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec import Struct
@@ -18,6 +20,7 @@ from msgspec import Struct
 from sessiontree.core.context import milliseconds
 from sessiontree.core.entries import Entry, type_of
 from sessiontree.core.jsonio import parse_object
+from sessiontree.core.tree import Tree
 from sessiontree.dialects.claude.index import LineSummary, summarize_entry
 from sessiontree.dialects.claude.messages import parse_fields
 from sessiontree.dialects.claude.records import string_in, timestamp_in
@@ -25,6 +28,13 @@ from sessiontree.dialects.contract import IndexedLines
 
 LINK_TYPES = frozenset({"message", "compaction", "attachment", "system"})
 _BATCH = 64
+MAX_SEARCHES = 8
+"""Number of searches of a whole transcript before an index of its lines is built."""
+
+T = TypeVar("T")
+
+# Commands ask about each branch of a transcript in turn, each time with another chain.
+_computed: WeakKeyDictionary[Tree, _Computed] = WeakKeyDictionary()
 
 Bridge: TypeAlias = Callable[[int, int, "NodeSet"], int | None]
 """Returns a parent where the walk ends: (last link on the path, line where it ended, lines walked) -> line."""
@@ -42,6 +52,15 @@ class NodeSet:
 
     def __contains__(self, node: object) -> bool:
         return isinstance(node, int) and bool(self.flags[node])
+
+
+class _Computed(Struct):
+    """What was computed about a transcript, by the function that did it, as long as it has this number of lines."""
+
+    line_count: int
+    found: dict[object, object] = {}
+    searches: int = 0
+    """Number of times that all lines were searched for a few."""
 
 
 class Facts(Struct, frozen=True):
@@ -85,9 +104,32 @@ class Chain:
         self._first_places: dict[int, int] | None = None
         self._is_subagent: bool | None = None
         self._times: list[tuple[int, int]] | None = None
+        self._walked: NodeSet | None = None
 
     def __len__(self) -> int:
         return len(self.types)
+
+    def once(self, compute: Callable[[Chain], T]) -> T:
+        """Return what a function computes about the whole transcript; it is called again after lines were added.
+
+        The result must not refer to the chain or its tree, which it would keep in memory.
+        """
+        known = self._computed_facts()
+        if compute not in known.found:
+            known.found[compute] = compute(self)
+        return cast("T", known.found[compute])
+
+    def count_search(self) -> int:
+        """Count a search of the whole transcript, and return how many there were. After a few, an index pays off."""
+        known = self._computed_facts()
+        known.searches += 1
+        return known.searches
+
+    def _computed_facts(self) -> _Computed:
+        known = _computed.get(self.tree)
+        if known is None or known.line_count != len(self):
+            known = _computed[self.tree] = _Computed(len(self))
+        return known
 
     def is_link(self, node: int) -> bool:
         return self.types[node] in LINK_TYPES and self.is_in_tree(node)
@@ -157,8 +199,11 @@ class Chain:
 
     def children(self, node: int) -> list[int]:
         """Return the lines that name a line as their parent, even where the tree cut a cycle."""
+        if self.count_search() > MAX_SEARCHES:
+            found = self.once(_Children).of(node)
+            return found + [child for child, parent in self._cut_parents().items() if parent == node]
         # `list.count` and `list.index` run in C: much faster than a loop over the many lines of a large file.
-        found: list[int] = []
+        found = []
         at = -1
         for _ in range(self.parents.count(node)):
             at = self.parents.index(node, at + 1)
@@ -196,6 +241,18 @@ class Chain:
     def load_summaries(self, nodes: Iterable[int]) -> None:
         """Read, in batches, the entries whose summaries were not created at open."""
         self.entries([node for node in nodes if self.summaries[node] is None])
+
+    def borrow_node_set(self) -> NodeSet:
+        """Return an empty set of lines. Thousands of short walks share one: creating it takes as long as a walk."""
+        borrowed, self._walked = self._walked, None
+        return borrowed or NodeSet(len(self))
+
+    def return_node_set(self, borrowed: NodeSet, *members: Iterable[int]) -> None:
+        """Take a set back, and empty it."""
+        for nodes in members:
+            for node in nodes:
+                borrowed.flags[node] = False
+        self._walked = borrowed
 
     @property
     def is_subagent(self) -> bool:
@@ -255,6 +312,30 @@ def _read_facts(raw: bytes) -> Facts:
     return Facts(milliseconds(line.timestamp), line.sessionId, line.isSidechain, line.isCompactSummary, is_turn)
 
 
+class _Children:
+    """The children of all lines, in a few bytes for each."""
+
+    def __init__(self, chain: Chain) -> None:
+        parents = chain.parents
+        self._first = array("i", [-1]) * len(parents)
+        """By line: its first child."""
+        self._next = array("i", [-1]) * len(parents)
+        """By line: the next child of the same parent."""
+        for node in range(len(parents) - 1, -1, -1):
+            parent = parents[node]
+            if parent is not None:
+                self._next[node], self._first[parent] = self._first[parent], node
+
+    def of(self, node: int) -> list[int]:
+        """Return the children of a line in file order."""
+        found: list[int] = []
+        child = self._first[node]
+        while child >= 0:
+            found.append(child)
+            child = self._next[child]
+        return found
+
+
 def read_entries(lines: IndexedLines, nodes: Sequence[int]) -> list[Entry]:
     """Read entries without resolving blob references: a string that looks like one is only text in this dialect."""
     types = lines.types
@@ -270,7 +351,8 @@ def walk(chain: Chain, leaf: int, links: Mapping[int, int | None], bridge: Bridg
     Where the walk ends early, `bridge` may return a parent.
     """
     path: list[int] = []
-    walked = NodeSet(len(chain))
+    passed: list[int] = []
+    walked = chain.borrow_node_set()
     seen = walked.flags
     node: int | None = leaf
     types, parents = chain.types, chain.parents
@@ -281,8 +363,7 @@ def walk(chain: Chain, leaf: int, links: Mapping[int, int | None], bridge: Bridg
         kind = types[node]
         # Clients up to about 2.1.8x put progress lines into the chain. Current ones bridge them: their children count
         # as children of the nearest ancestor that is not progress.
-        if kind != "progress":
-            path.append(node)
+        (path if kind != "progress" else passed).append(node)
         # A boundary has no parent, whatever its line names: the context begins there.
         if node in links:
             parent = links[node]
@@ -294,5 +375,6 @@ def walk(chain: Chain, leaf: int, links: Mapping[int, int | None], bridge: Bridg
         if (parent is None or seen[parent]) and kind != "compaction":
             parent = bridge(path[-1] if path else node, node, walked)
         node = parent
+    chain.return_node_set(walked, path, passed)
     path.reverse()
     return path

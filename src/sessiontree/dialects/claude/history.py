@@ -11,12 +11,17 @@ from weakref import WeakKeyDictionary
 
 from sessiontree.core.entries import ENTRY_TYPES
 from sessiontree.core.tree import Tree
-from sessiontree.dialects.claude.boundaries import find_leaf_before, find_loaded_lines
+from sessiontree.dialects.claude.boundaries import (
+    compacts_nothing,
+    find_leaf_before,
+    find_loaded_lines,
+    is_separator,
+)
 from sessiontree.dialects.claude.chain import Chain
 from sessiontree.dialects.claude.path import find_earlier_path, find_path
 from sessiontree.dialects.claude.records import AFTER, Fields, object_in, string_in
 from sessiontree.dialects.contract import IndexedLines, ReadOptions, is_metadata_id
-from sessiontree.dialects.passthrough import PART, PASSTHROUGH, passthrough_of
+from sessiontree.dialects.passthrough import PASSTHROUGH, passthrough_of
 
 START = "start"
 """Marks a metadata line that describes the session, and not an entry at some position in it."""
@@ -79,24 +84,10 @@ def _find_chain_history(chain: Chain, leaf: int | None, nodes: list[int], read_o
     return list(history)
 
 
-def is_separator(chain: Chain, boundary: int) -> bool:
-    """Whether our encoder wrote a boundary only to separate branches: it preserves its path and compacts nothing."""
-    if chain.types[boundary] != "compaction":
-        return False
-    (line,) = chain.lines.fields([boundary])
-    return PART in passthrough_of(line)
-
-
 def _with_compaction(chain: Chain, nodes: list[int]) -> list[int]:
     # The preserved lines of a separator start with the summary of an earlier compaction, if there was one.
     parent = chain.parents[nodes[0]] if nodes else None
     return [parent, *nodes] if parent is not None and chain.types[parent] == "compaction" else nodes
-
-
-def compacts_nothing(chain: Chain, boundary: int) -> bool:
-    # The client's own boundaries always name the line before them; ours do not if they are the first entry.
-    (line,) = chain.lines.fields([boundary])
-    return bool(passthrough_of(line)) and line.get("logicalParentUuid") is None
 
 
 def _with_metadata_entries(chain: Chain, history: list[int], *, at_end: bool = True) -> list[int]:

@@ -11,9 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sessiontree.dialects.claude.boundaries import find_leaf_before, find_loaded_lines, find_preserved
+from sessiontree.dialects.claude.boundaries import (
+    compacts_nothing,
+    find_leaf_before,
+    find_loaded_lines,
+    find_preserved,
+    is_separator,
+)
 from sessiontree.dialects.claude.chain import Chain
-from sessiontree.dialects.claude.history import compacts_nothing, has_metadata_entries, is_separator
+from sessiontree.dialects.claude.history import has_metadata_entries
 from sessiontree.dialects.contract import HistoryLinks, ReadOptions, is_metadata_id
 
 

@@ -15,17 +15,22 @@ result.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 from msgspec import Struct
 
 from sessiontree.dialects.claude.boundaries import LoadedLines
-from sessiontree.dialects.claude.chain import Chain, NodeSet
+from sessiontree.dialects.claude.chain import MAX_SEARCHES, Chain, NodeSet
 from sessiontree.dialects.claude.index import LineSummary
 
 _Key: TypeAlias = str | int
 """The id of a response; a shard's node where it has none."""
+
+_SHORT = 16
+"""A path of less than one line in so many is short: an index finds its lines faster than a search of the file."""
 
 
 class _Response(Struct):
@@ -45,13 +50,24 @@ def insert_parallel_lines(
 
     `eligible` are the only lines that may be used, where not all may (see `boundaries`).
     """
-    on_path = NodeSet(len(chain), path)
-    is_on_path = on_path.flags
-    off_path = [
-        node
-        for node, kind in enumerate(chain.types)
-        if kind == "message" and not is_on_path[node] and (eligible is None or node in eligible)
-    ]
+    on_path: Container[int]
+    # A history has a path for each compaction. Searching the file for each of them takes too long if they are many.
+    if len(path) < len(chain) // _SHORT and chain.count_search() > MAX_SEARCHES:
+        on_path = frozenset(path)
+        index = chain.once(_RecoveredIndex if recovered else _ParallelIndex)
+        off_path = [
+            node
+            for node in index.find_lines(chain, path)
+            if node not in on_path and (eligible is None or node in eligible)
+        ]
+    else:
+        on_path = NodeSet(len(chain), path)
+        is_on_path = on_path.flags
+        off_path = [
+            node
+            for node, kind in enumerate(chain.types)
+            if kind == "message" and not is_on_path[node] and (eligible is None or node in eligible)
+        ]
     search = _ParallelLines(chain, path, off_path, recovered)
     groups: dict[int, list[int]] = {}
     moved: set[int] = set()
@@ -81,7 +97,7 @@ class _ParallelLines:
         self._recovered = recovered
         self._shards_off_path: list[tuple[int, _Key, LineSummary]] = []
         self._results_off_path: list[tuple[int, LineSummary]] = []
-        for node, summary in self._summaries(off_path):
+        for node, summary in _iter_summaries(chain, off_path):
             if summary.results:
                 self._results_off_path.append((node, summary))
             elif summary.is_assistant and (key := self._key_off_path(node, summary)) != "" and chain.is_in_tree(node):
@@ -94,7 +110,9 @@ class _ParallelLines:
             return []
         responses: dict[_Key, _Response] = {}
         owners: dict[str, _Response | None] = {}
-        assistants = [(node, summary) for node, summary in self._summaries(self._path) if summary.is_assistant]
+        assistants = [
+            (node, summary) for node, summary in _iter_summaries(self._chain, self._path) if summary.is_assistant
+        ]
         calls = {call for node, summary in assistants if self._key(node, summary) in keys for call in summary.calls}
         for node, summary in assistants:
             key = self._key(node, summary)
@@ -154,33 +172,19 @@ class _ParallelLines:
             if response is not None and self._chain.is_in_tree(node):
                 response.results.append(node)
         last_answer: _Response | None = None
-        for node, summary in self._summaries(self._path):
+        for node, summary in _iter_summaries(self._chain, self._path):
             if summary.is_assistant:
                 last_answer = responses.get(self._key(node, summary))
             elif summary.results and last_answer is not None and _owner_of_result(owners, summary) is last_answer:
                 last_answer.results.append(node)
 
-    def _summaries(self, nodes: Iterable[int]) -> Iterator[tuple[int, LineSummary]]:
-        """Iterate over messages: node and summary of each."""
-        types, summaries = self._chain.types, self._chain.summaries
-        messages = [node for node in nodes if types[node] == "message"]
-        self._chain.load_summaries(messages)
-        for node in messages:
-            yield node, summaries[node] or self._chain.summary(node)
-
     def _key(self, node: int, summary: LineSummary) -> _Key:
-        return summary.response or (node if self._recovered else "")
+        return _key_of(node, summary, self._recovered)
 
     def _key_off_path(self, node: int, summary: LineSummary) -> _Key:
-        if summary.response or not self._recovered:
-            return summary.response
-        # Without an id, an assistant line that is a child of another one can only be guessed to be its shard.
-        return next((at for at in self._chain.iter_ancestors(node) if at != node and not self._is_progress(at)), -1)
+        return _key_off_path(self._chain, node, summary, self._recovered)
 
-    def _is_progress(self, node: int) -> bool:
-        return self._chain.types[node] == "progress"
-
-    def group(self, response: _Response, on_path: NodeSet) -> list[int]:
+    def group(self, response: _Response, on_path: Container[int]) -> list[int]:
         """Return the lines of a response in the client's order."""
         chain = self._chain
         answered: set[str] = set()
@@ -197,10 +201,93 @@ class _ParallelLines:
         return [response.first, *chain.in_order(response.shards), *results]
 
     def _is_child(self, node: int, response: _Response) -> bool:
-        above = self._chain.iter_ancestors(self._chain.parents[node])
-        parent = next((at for at in above if not self._is_progress(at)), -1)
+        parent = _parent_of(self._chain, node)
         return parent == response.first or parent in response.shards
+
+
+def _iter_summaries(chain: Chain, nodes: Iterable[int]) -> Iterator[tuple[int, LineSummary]]:
+    """Iterate over messages: node and summary of each."""
+    types, summaries = chain.types, chain.summaries
+    messages = [node for node in nodes if types[node] == "message"]
+    chain.load_summaries(messages)
+    for node in messages:
+        yield node, summaries[node] or chain.summary(node)
+
+
+def _key_of(node: int, summary: LineSummary, recovered: bool) -> _Key:
+    """Return the key of a response by one of its lines on the path."""
+    return summary.response or (node if recovered else "")
+
+
+def _key_off_path(chain: Chain, node: int, summary: LineSummary, recovered: bool) -> _Key:
+    """Return the key of a response by one of its lines off the path."""
+    if summary.response or not recovered:
+        return summary.response
+    # Without an id, an assistant line that is a child of another one can only be guessed to be its shard.
+    return _parent_of(chain, node)
+
+
+def _parent_of(chain: Chain, node: int) -> int:
+    """Return the nearest line above a line that is not progress; -1 if there is none."""
+    return next((at for at in chain.iter_ancestors(chain.parents[node]) if chain.types[at] != "progress"), -1)
 
 
 def _owner_of_result(owners: dict[str, _Response | None], summary: LineSummary) -> _Response | None:
     return next((owners[call] for call in summary.results if call in owners), None)
+
+
+class _LinesByKey:
+    """Lines by a key, in a few bytes for each: a dictionary of a large file would take 100 MB."""
+
+    def __init__(self, pairs: Iterable[tuple[int, int]]) -> None:
+        # Only hashes of keys are stored, so callers may get a few lines with other keys.
+        ordered = sorted(pairs)
+        self._hashes = array("q", (key for key, _ in ordered))
+        self._nodes = array("i", (node for _, node in ordered))
+
+    def find(self, key: _Key) -> Sequence[int]:
+        wanted = hash(key)
+        return self._nodes[bisect_left(self._hashes, wanted) : bisect_right(self._hashes, wanted)]
+
+
+class _ParallelIndex:
+    """All shards by response, and all results by call."""
+
+    recovered = False
+
+    def __init__(self, chain: Chain) -> None:
+        shards: list[tuple[int, int]] = []
+        results: list[tuple[int, int]] = []
+        for node, summary in _iter_summaries(chain, range(len(chain))):
+            if summary.results:
+                results += ((hash(call), node) for call in summary.results)
+            elif summary.is_assistant and (key := _key_off_path(chain, node, summary, self.recovered)) != "":
+                shards.append((hash(key), node))
+        self._shards = _LinesByKey(shards)
+        self._results = _LinesByKey(results)
+
+    def find_lines(self, chain: Chain, path: Sequence[int]) -> list[int]:
+        """Return the shards and results of the responses on a path, and perhaps a few others, in file order."""
+        found: set[int] = set()
+        pending: list[_Key] = []
+        calls: set[str] = set()
+        for node, summary in _iter_summaries(chain, path):
+            if summary.is_assistant:
+                pending.append(_key_of(node, summary, self.recovered))
+                calls.update(summary.calls)
+        while pending:
+            for node in self._shards.find(pending.pop()):
+                if node not in found:
+                    found.add(node)
+                    calls.update(chain.summary(node).calls)
+                    if self.recovered:
+                        pending.append(node)  # a shard without an id belongs to the response of its parent
+        for call in calls:
+            found.update(self._results.find(call))
+        return sorted(found)
+
+
+class _RecoveredIndex(_ParallelIndex):
+    """The same with guesses about lines without a response id."""
+
+    recovered = True

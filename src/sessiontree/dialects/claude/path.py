@@ -16,6 +16,7 @@ The rules are those of client 2.1.150 and newer, as measured:
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from msgspec import Struct
@@ -25,6 +26,7 @@ from sessiontree.dialects.claude.boundaries import (
     find_leaf_before,
     find_loaded_lines,
     find_preserved,
+    find_splices,
     has_summary,
 )
 from sessiontree.dialects.claude.chain import Chain, walk
@@ -67,7 +69,7 @@ def is_reached(chain: Chain, loaded: LoadedLines, leaf: int) -> bool:
     # A boundary itself cannot be pinned; the path to it is the history that it compacts.
     if chain.types[leaf] == "compaction" or leaf not in loaded or leaf in loaded.anchors:
         return False
-    return leaf >= loaded.start or leaf == find_leaf(chain, AS_CLIENT)
+    return leaf >= loaded.start or leaf == chain.once(_find_client_leaf)
 
 
 def find_earlier_path(chain: Chain, leaf: int | None, read_options: ReadOptions) -> Path:
@@ -88,7 +90,7 @@ def _with_parallel_lines(
 ) -> Path:
     nodes = insert_parallel_lines(chain, nodes, eligible, read_options.recovered)
     if read_options.snips:
-        removed = _snipped_ids(chain)
+        removed = chain.once(_snipped_ids)
         nodes = [node for node in nodes if chain.tree.ids[node] not in removed]
     return Path(nodes, preserved)
 
@@ -98,23 +100,50 @@ def _walk_to_boundary(chain: Chain, leaf: int, read_options: ReadOptions) -> tup
     links: dict[int, int | None] = {}
     bridge = client_bridge(chain, LoadedLines())
     if read_options.recovered:
-        links = {found.node: found.parent for found in find_reparentings(chain)}
+        links = {found.node: found.parent for found in chain.once(find_reparentings)}
         bridge = recovery_bridge(chain)
-    for boundary in chain.iter_boundaries(leaf):
+    nodes = walk(chain, leaf, links, bridge)
+    pending = _find_candidates(chain, leaf, nodes)
+    while pending:
+        boundary = pending.pop(0)
         if boundary == leaf:  # nothing follows it, so nothing was compacted: the client sends the full history
             links[boundary] = find_leaf_before(chain, boundary)
-            continue
-        # Only the last boundary on the path counts. Its splices change the path, so each one is tried in turn.
-        preserved = find_preserved(chain, boundary)
-        nodes = walk(chain, leaf, {**links, **preserved.links}, bridge)
-        if boundary not in nodes:
-            continue
-        if read_options.recovered and not has_summary(chain, nodes, boundary):
+        else:
+            # Only the last boundary on the path counts. Its splices change the path, so each one is tried in turn.
+            preserved = find_preserved(chain, boundary)
+            spliced = walk(chain, leaf, {**links, **preserved.links}, bridge) if preserved.links else nodes
+            if boundary not in spliced:
+                continue
+            if not read_options.recovered or has_summary(chain, spliced, boundary):
+                return spliced[spliced.index(boundary) :], preserved.nodes
             # The summary was lost, so the history before the boundary is better than nothing.
             links[boundary] = find_leaf_before(chain, boundary)
-            continue
-        return nodes[nodes.index(boundary) :], preserved.nodes
-    return walk(chain, leaf, links, bridge), frozenset()
+        nodes = walk(chain, leaf, links, bridge)
+        last = chain.position(boundary)
+        pending = [other for other in _find_candidates(chain, leaf, nodes) if chain.position(other) < last]
+    return nodes, frozenset()
+
+
+def _find_candidates(chain: Chain, leaf: int, nodes: Sequence[int]) -> list[int]:
+    """Return the boundaries up to a leaf that are on its path, or change a line of it, the last one first.
+
+    `nodes` is the path without boundaries' changes. All other boundaries leave it as it is.
+    """
+    found = {node for node in nodes if chain.types[node] == "compaction"}
+    splices = find_splices(chain)
+    if splices:
+        found.update(boundary for node in _with_progress(chain, nodes) for boundary in splices.get(node, ()))
+    return chain.in_order(node for node in found if node <= leaf and chain.is_in_tree(node))[::-1]
+
+
+def _with_progress(chain: Chain, nodes: Sequence[int]) -> Iterator[int]:
+    """Iterate over the lines of a path and the progress lines between them."""
+    for node in nodes:
+        yield node
+        parent = chain.parents[node]
+        while parent is not None and chain.types[parent] == "progress":
+            yield from {parent, chain.position(parent)}
+            parent = chain.parents[parent]
 
 
 def _snipped_ids(chain: Chain) -> set[str]:
@@ -149,6 +178,10 @@ def find_leaf(chain: Chain, read_options: ReadOptions) -> int | None:
     if (last > pin or not is_explicit) and _is_on_pinned_branch(chain, loaded, candidate, pinned):
         return candidate
     return pinned
+
+
+def _find_client_leaf(chain: Chain) -> int | None:
+    return find_leaf(chain, AS_CLIENT)
 
 
 def is_pinned_elsewhere(chain: Chain, id: str | None) -> bool:
