@@ -22,6 +22,7 @@ from sessiontree.core.messages import (
     text_of,
 )
 from sessiontree.errors import SessionTreeError
+from sessiontree.session.journal import Journal
 from sessiontree.session.session import Session
 from sessiontree.tui.rendered_panel import RenderedPanel
 from sessiontree.views.text import clean, plural
@@ -39,10 +40,16 @@ _NEW = ("new_text", "newText", "new_string", "newString", "content")
 class EntryPanel(RenderedPanel):
     """Shows one entry, or the entries of a folded row."""
 
+    _content: tuple[Journal, tuple[int, ...], int] | None = None
+
     def show(self, session: Session, nodes: Sequence[int]) -> None:
         """Show some entries of a session, after a moment: a user who moves on does not need them."""
         shown = tuple(nodes[:_MAX_ENTRIES])
         more = len(nodes) - len(shown)
+        content = (session.journal, shown, more)
+        if content == self._content:
+            return  # another view of the tree, with the same entry selected
+        self._content = content
 
         def build() -> Iterator[RenderableType]:
             try:
