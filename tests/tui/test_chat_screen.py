@@ -68,7 +68,6 @@ def test_a_resumed_session_shows_its_first_entry_without_building_what_is_betwee
         assert numbers(pilot)[-1] < 60
         await pilot.press("ctrl+end")
         await sees(pilot, "answer 139")
-        assert len(transcript.blocks) < 280
 
     chat.run([], steps, session=chat.session(*texts))
 

@@ -1,17 +1,18 @@
 """The conversation on the screen: a column of blocks of which only the visible ones are rendered.
 
-The height of blocks above the screen is never computed: the position is a block and a line in it, or the end. Blocks are
-created at the end and, when the user goes there, at the beginning; between them is a gap that is filled from the side
-that the user scrolls from. So a session with 50,000 entries opens as fast as a short one, and its first entry is shown
-as fast as its last.
+The height of blocks above the screen is never computed: the position is a block and a line in it, or the end. Blocks
+are created at the end and, when the user goes there, at the beginning; between them is a gap that is filled from the
+side that the user scrolls from. So a session with 50,000 entries opens as fast as a short one, and shows its first
+entry as fast as its last.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from itertools import groupby
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from textual.events import Click
 from textual.strip import Strip
 
@@ -20,7 +21,9 @@ from sessiontree.dialects.contract import EntryKind
 from sessiontree.dialects.defaults import message_kind
 from sessiontree.session.session import Session
 from sessiontree.tui.chat_blocks import Block, CallStatus, EntryBlock, Look, NoteBlock
+from sessiontree.tui.image_facts import ImagePart
 from sessiontree.tui.line_widget import WheelScrolled
+from sessiontree.tui.pictures import Line, PictureView
 
 _KEPT = 512
 """Blocks whose lines are kept."""
@@ -29,7 +32,7 @@ _STEP = 100
 """Entries that are read at a time."""
 
 
-class Transcript(WheelScrolled, can_focus=False):
+class Transcript(PictureView, WheelScrolled, can_focus=False):
     """Shows blocks. It stays at the end until the user scrolls back."""
 
     DEFAULT_CSS = "Transcript { height: 1fr; padding: 0 1; }"
@@ -47,8 +50,8 @@ class Transcript(WheelScrolled, can_focus=False):
         self._session: Session | None = None
         self._top: tuple[int, int] | None = None
         """The first visible block and line; None at the end."""
-        self._lines: OrderedDict[Block, tuple[object, list[Strip]]] = OrderedDict()
-        self._visible: list[tuple[Strip, int]] | None = None
+        self._lines: OrderedDict[Block, tuple[object, list[Line]]] = OrderedDict()
+        self._visible: list[tuple[Line, int]] | None = None
         """The lines on the screen, each with its block."""
 
     # Content
@@ -231,51 +234,69 @@ class Transcript(WheelScrolled, can_focus=False):
 
     # Lines
 
-    def _render_block(self, at: int) -> list[Strip]:
+    def _render_block(self, at: int) -> list[Line]:
         block, width = self.blocks[at], self.size.width
         key = (width, block.version, self.look, block.is_unfolded)
         known = self._lines.get(block)
-        if known is not None and known[0] == key:
+        if known is not None and known[0] == key and self._keeps_pictures(known[1]):
             self._lines.move_to_end(block)
             return known[1]
-        console = self.app.console
-        parts = list(block.render(self.look))
-        lines: list[Strip] = []
-        if parts and width > 0:
-            options = console.options.update(width=width, height=None)
-            rendered = console.render_lines(Group(*parts), options, pad=False)
-            lines = [Strip(line).crop(0, width).simplify() for line in rendered]
-            lines.append(Strip([]))
+        lines: list[Line] = []
+        for is_image, parts in groupby(block.render(self.look), lambda part: isinstance(part, ImagePart)):
+            if width > 0 and is_image:
+                lines += [
+                    line for part in parts if isinstance(part, ImagePart) for line in self.image_lines(part, width)
+                ]
+            elif width > 0:
+                lines += self._render_text([part for part in parts if not isinstance(part, ImagePart)], width)
+        if lines:
+            lines.append(Line(Strip([])))
         self._lines[block] = (key, lines)
         while len(self._lines) > _KEPT:
             self._lines.popitem(last=False)
         return lines
 
-    def _layout(self) -> list[tuple[Strip, int]]:
+    def _render_text(self, parts: Sequence[RenderableType], width: int) -> list[Line]:
+        console = self.app.console
+        rendered = console.render_lines(Group(*parts), console.options.update(width=width, height=None), pad=False)
+        return [Line(Strip(line).crop(0, width).simplify()) for line in rendered]
+
+    def _keeps_pictures(self, lines: Sequence[Line]) -> bool:
+        return all(line.box is None or (self.pictures is not None and self.pictures.keeps(line.box)) for line in lines)
+
+    def redraw_pictures(self) -> None:
+        """Make the lines of images again: other ones than before can be shown."""
+        for block, (_, lines) in list(self._lines.items()):
+            if any(line.box is not None for line in lines):
+                del self._lines[block]
+        self.redraw()
+
+    def _layout(self) -> list[tuple[Line, int]]:
         room = self.size.height
-        found: list[tuple[Strip, int]] = []
+        found: list[tuple[Line, int]] = []
         if self._top is not None:
             at: int | None
-            at, line = self._top
+            at, start = self._top
             while at is not None:
-                found += [(strip, at) for strip in self._render_block(at)[line:]]
+                found += [(line, at) for line in self._render_block(at)[start:]]
                 if len(found) > room:
                     return found[:room]
-                at, line = self._after(at), 0
+                at, start = self._after(at), 0
             self._top, found = None, []  # the end is on the screen
-        block, line = self._top_at_end()
-        found = [(strip, block) for strip in self._render_block(block)[line:]] if self.blocks else []
+        block, start = self._top_at_end()
+        found = [(line, block) for line in self._render_block(block)[start:]] if self.blocks else []
         for at in range(block + 1, len(self.blocks)):
-            found += [(strip, at) for strip in self._render_block(at)]
+            found += [(line, at) for line in self._render_block(at)]
         return found[:room]
 
     def render_line(self, y: int) -> Strip:
         if self._visible is None:
             self._visible = self._layout()
+            self.place_pictures([line for line, _ in self._visible])
         width, base = self.size.width, self.rich_style
         if y >= len(self._visible):
             return Strip.blank(width, base)
-        return self._visible[y][0].adjust_cell_length(width).apply_style(base)
+        return self._visible[y][0].strip.adjust_cell_length(width).apply_style(base)
 
     def visible_text(self) -> str:
         """The visible lines as text."""

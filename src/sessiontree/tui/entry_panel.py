@@ -24,6 +24,7 @@ from sessiontree.core.messages import (
 from sessiontree.errors import SessionTreeError
 from sessiontree.session.journal import Journal
 from sessiontree.session.session import Session
+from sessiontree.tui.image_facts import describe_image
 from sessiontree.tui.rendered_panel import RenderedPanel
 from sessiontree.views.text import clean, plural
 from sessiontree.views.tree_rows import call_text
@@ -104,7 +105,7 @@ def _render_message(message: Message) -> Iterator[RenderableType]:
             case ToolCall():
                 yield from _render_call(block)
             case Image():
-                yield Text("(image)", "dim")
+                yield describe_image(block)
             case _:
                 text = getattr(block, "text", None)
                 if isinstance(text, str):
