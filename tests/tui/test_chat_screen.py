@@ -45,19 +45,54 @@ def test_an_answer_is_streamed_and_stored(chat: Chat) -> None:
     assert app.last_words[0].startswith("Resume with: sessiontree chat --session ")
 
 
-def test_a_resumed_session_shows_its_conversation_back_to_the_first_entry(chat: Chat) -> None:
-    texts = [text for number in range(200) for text in (f"question {number}", f"answer {number}")]
+def test_a_resumed_session_shows_its_first_entry_without_building_what_is_between(chat: Chat) -> None:
+    texts = [text for number in range(140) for text in (f"question {number}", f"answer {number}")]
+
+    def numbers(pilot: Pilot[Any]) -> list[int]:
+        return [int(line.split()[-1]) for line in shown(pilot).split("\n") if line.strip()]
 
     async def steps(pilot: Pilot[Any]) -> None:
-        await sees(pilot, "answer 199")
+        await sees(pilot, "answer 139")
         await pilot.press("pageup")
-        assert "answer 199" not in shown(pilot)
+        assert "answer 139" not in shown(pilot)
+        transcript = screen_of(pilot).transcript
         await pilot.press("ctrl+home")
         await sees(pilot, "question 0")
+        built = len(transcript.blocks)
+        assert built <= 200
+        while len(transcript.blocks) == built:  # down to what was built at the start, and further
+            last = numbers(pilot)[-1]
+            await pilot.press("pagedown")
+            assert numbers(pilot) == sorted(numbers(pilot))
+            assert numbers(pilot)[0] <= last
+        assert numbers(pilot)[-1] < 60
         await pilot.press("ctrl+end")
-        await sees(pilot, "answer 199")
+        await sees(pilot, "answer 139")
 
     chat.run([], steps, session=chat.session(*texts))
+
+
+def test_scrolling_back_from_the_end_meets_what_was_read_at_the_start(chat: Chat) -> None:
+    session = chat.session()
+    for number in range(120):
+        block = {"type": "toolCall", "id": f"c{number}", "name": "read", "arguments": {"path": f"{number}.txt"}}
+        session.append("assistant", [block])
+        session.append("toolResult", [{"type": "text", "text": "a"}], toolCallId=f"c{number}", toolName="read")
+
+    async def steps(pilot: Pilot[Any]) -> None:
+        await sees(pilot, "✓ read 119.txt")
+        transcript = screen_of(pilot).transcript
+        await pilot.press("ctrl+home")
+        await sees(pilot, "✓ read 0.txt")
+        transcript.go_to_end()
+        seen: list[str] = []
+        while "read 0.txt" not in shown(pilot):
+            await pilot.press("pageup")
+            seen += [line.strip() for line in shown(pilot).split("\n")]
+        assert set(seen) >= {f"✓ read {number}.txt  1 line" for number in range(90)}
+        assert len(transcript.blocks) == 120
+
+    chat.run([], steps, session=session, size=(100, 60))
 
 
 @pytest.mark.slow

@@ -110,6 +110,38 @@ def test_views_are_filtered_and_the_cursor_stays_near(running: Running) -> None:
     walk(running, steps)
 
 
+def test_cycling_through_all_views_returns_to_the_selected_entry(running: Running) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        await go_to(pilot, "3 calls")
+        before = cursor_row(pilot)
+        await pilot.press(*["ctrl+o"] * 4)
+        assert cursor_row(pilot) != before
+        await pilot.press("ctrl+o")
+        assert cursor_row(pilot) == before
+        await pilot.press("ctrl+o", "end", *["ctrl+o"] * 4)
+        assert "◀ here" in cursor_row(pilot)
+
+    walk(running, steps)
+
+
+def test_another_view_with_the_same_entry_does_not_render_it_again(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contents: list[object] = []
+    monkeypatch.setattr(EntryPanel, "show_content", lambda _panel, build, **_how: contents.append(build))
+
+    async def steps(pilot: Pilot[Any]) -> None:
+        await go_to(pilot, "Inject the clock")
+        rendered = len(contents)
+        await pilot.press("ctrl+o", "ctrl+o")
+        assert "Inject the clock" in cursor_row(pilot)
+        assert len(contents) == rendered
+        await pilot.press("up")
+        assert len(contents) == rendered + 1
+
+    walk(running, steps)
+
+
 def test_enter_on_a_prompt_goes_to_just_before_it_and_can_be_undone(running: Running) -> None:
     async def steps(pilot: Pilot[Any]) -> None:
         before = tree_of(pilot).session.leaf

@@ -35,7 +35,7 @@ from sessiontree.branches.summarize import SummaryOptions, budget_of
 from sessiontree.compaction.summarizers import Summarizer
 from sessiontree.conversion.fork import fork
 from sessiontree.core.entries import CONTEXT_TYPES, CONVERSATION_TYPES, ApprovalMode, CustomMessage, Entry, MessageEntry
-from sessiontree.core.messages import Assistant, User, text_of
+from sessiontree.core.messages import Assistant, Image, User, text_of
 from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
 from sessiontree.errors import NotFoundError, SessionTreeError, StoreError, SummaryError, UsageError
@@ -524,6 +524,13 @@ class Controller:
     def paste_image(self, data: bytes) -> str:
         """Store a pasted image; returns what to insert into the input."""
         return self._pastes.add_image(data)
+
+    def pasted_keys(self, text: str) -> tuple[str, ...]:
+        """The pasted images that an input contains."""
+        return self._pastes.image_keys(text)
+
+    def pasted_image(self, key: str) -> Image | None:
+        return self._pastes.image(key)
 
     def set_input(self, text: str) -> None:
         self.store.set(input=text)

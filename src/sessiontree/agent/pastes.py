@@ -74,15 +74,24 @@ class Pastes:
             text += prompt[at : found.start()]
             at = found.end()
             pasted, image = found.groups()
-            image_data = _data_url.match(self._images.get(image, "")) if image else None
-            if image_data is None:
+            block = self.image(image) if image else None
+            if block is None:
                 text += self._texts.get(pasted, found[0]) if pasted else found[0]
                 continue
             yield Text(text + found[0])
             text = ""
-            yield Image(image_data[2], image_data[1])
+            yield block
         if text or at < len(prompt) or not prompt:
             yield Text(text + prompt[at:])
+
+    def image_keys(self, prompt: str) -> tuple[str, ...]:
+        """The keys of the images that a prompt contains, each once."""
+        found = dict.fromkeys(match[2] for match in _placeholder.finditer(prompt))
+        return tuple(key for key in found if key in self._images)
+
+    def image(self, key: str) -> Image | None:
+        found = _data_url.match(self._images.get(key, ""))
+        return Image(found[2], found[1]) if found is not None else None
 
     def used_in(self, prompt: str) -> bool:
         return _placeholder.search(prompt) is not None

@@ -103,6 +103,10 @@ class Settings(Value, frozen=True, omit_defaults=False):
     sandbox: Annotated[
         bool, Meta(description="run commands that need no approval in a sandbox, if there is one", extra=USER_ONLY)
     ] = True
+    images: Annotated[
+        Literal["auto", "off", "kitty", "iterm2", "sixel"],
+        Meta(description="how the chat shows images: by the terminal, not at all, or by a protocol", extra=USER_ONLY),
+    ] = "auto"
     compaction: Compaction = Compaction()
     branch_summary: BranchSummaries = BranchSummaries()
     retry: Retry = Retry()

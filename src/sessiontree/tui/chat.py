@@ -31,7 +31,9 @@ from sessiontree.tui.chat_host import FullScreenChat
 from sessiontree.tui.chat_status import status_text
 from sessiontree.tui.chat_transcript import Transcript
 from sessiontree.tui.dialogs import PageDialog
+from sessiontree.tui.image_protocols import find_protocol, is_in_tmux, pass_through_tmux
 from sessiontree.tui.line_list import TextRow
+from sessiontree.tui.pictures import PastedImages, Pictures
 from sessiontree.views.text import clean, one_line
 
 if TYPE_CHECKING:
@@ -89,6 +91,7 @@ class ChatScreen(Screen[None]):
         self._options, self._first, self._chooses = options, first, choose_session
         self.transcript = Transcript(id="transcript")
         self.editor = PromptEditor(self._complete, self._take_paste, id="editor")
+        self.pasted = PastedImages(id="pasted")
         self._queue_row, self._status_row = TextRow(id="queue"), TextRow(id="status")
         self.chat = FullScreenChat(self, is_in_memory=options.in_memory)
         self._files = ProjectFiles(options.cwd)
@@ -96,16 +99,20 @@ class ChatScreen(Screen[None]):
         self._escaped_at = self._cleared_at = -_TWICE
         self._activity = ""
         self._is_typing = False
+        self._pictures: Pictures | None = None
+        self._pasted_keys: tuple[str, ...] = ()
 
     def compose(self) -> ComposeResult:
         yield self.transcript
         yield self._queue_row
+        yield self.pasted
         yield self.editor.menu
         yield self.editor
         yield self._status_row
 
     def on_mount(self) -> None:
         self.editor.focus()
+        self._start_pictures()
         self._status_row.show(" opening…")
         self.run_worker(self._run(), group="chat", exit_on_error=True)
         self.set_interval(1.0, self._tick)
@@ -115,9 +122,33 @@ class ChatScreen(Screen[None]):
             loop.add_signal_handler(number, self._end_by_signal, number)
 
     def on_unmount(self) -> None:
+        if self._pictures is not None:
+            self._pictures.close()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.remove_signal_handler(number)
+
+    def _start_pictures(self) -> None:
+        """Show images as pictures if the terminal can; else their lines describe them."""
+        protocol = find_protocol(self._options.settings.images, os.environ)
+        driver = self.app._driver  # Textual has no public way to write to the terminal
+        has_colors = not self.app.no_color and self.app.console.color_system == "truecolor"
+        if protocol is None or driver is None or (protocol == "kitty" and not has_colors):
+            return  # kitty's cells name an image by their color
+        wrap = pass_through_tmux if protocol == "kitty" and is_in_tmux(os.environ) else str
+        pictures = self._pictures = Pictures(protocol, driver.write, self._redraw_pictures, wrap=wrap)
+        self.transcript.pictures = self.pasted.pictures = pictures
+
+        def resumed(_app: object) -> None:
+            pictures.forget()
+            self._redraw_pictures()
+
+        self.app.app_resume_signal.subscribe(self, resumed)
+
+    def _redraw_pictures(self) -> None:
+        if self.is_attached:
+            self.transcript.redraw_pictures()
+            self.pasted.redraw()
 
     def _end_by_signal(self, number: int) -> None:
         self.app.exit_code = 128 + number
@@ -233,6 +264,14 @@ class ChatScreen(Screen[None]):
             finally:
                 self._is_typing = False
         self.editor.refresh_menu()
+        self._show_pasted()
+
+    def _show_pasted(self) -> None:
+        """Show the images that the input contains."""
+        keys = self.chat.controller.pasted_keys(self.editor.text) if self.chat.is_open else ()
+        if keys != self._pasted_keys:
+            self._pasted_keys = keys
+            self.pasted.show([image for key in keys if (image := self.chat.controller.pasted_image(key)) is not None])
 
     @on(PromptEditor.Submitted)
     def _submit(self, event: PromptEditor.Submitted) -> None:

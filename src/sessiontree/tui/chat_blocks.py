@@ -5,10 +5,10 @@ Everything that comes from a session or a model is sanitized here.
 
 from __future__ import annotations
 
-import binascii
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from typing import TypeAlias
 
 from msgspec import Struct
 from rich.console import RenderableType
@@ -30,8 +30,8 @@ from sessiontree.core.messages import (
     message_blocks,
     text_of,
 )
-from sessiontree.providers.turns import image_type
 from sessiontree.tui.entry_panel import edit_diff
+from sessiontree.tui.image_facts import ImagePart
 from sessiontree.tui.markdown import ends_block, render_markdown
 from sessiontree.views.text import clean, one_line, plural
 
@@ -40,6 +40,8 @@ MAX_CHARACTERS = 40_000
 _LIVE_LINES = 5
 _FOLDED_DIFF = 12
 _FOLDED_ERROR = 4
+Part: TypeAlias = RenderableType | ImagePart
+"""A part of a block."""
 _STYLES = {DIM: "dim", BOLD: "bold", RED: "red", GREEN: "green", CYAN: "cyan"}
 
 
@@ -77,7 +79,7 @@ class Block:
     def touch(self) -> None:
         self.version += 1
 
-    def render(self, look: Look) -> Iterator[RenderableType]:
+    def render(self, look: Look) -> Iterator[Part]:
         raise NotImplementedError
 
 
@@ -91,7 +93,7 @@ class NoteBlock(Block):
         self.lines.append((clean(text[:MAX_CHARACTERS]), _STYLES.get(style, "")))
         self.touch()
 
-    def render(self, look: Look) -> Iterator[RenderableType]:  # noqa: ARG002 - of all blocks
+    def render(self, look: Look) -> Iterator[Part]:  # noqa: ARG002 - of all blocks
         for text, style in self.lines:
             yield Text(text, style)
 
@@ -121,7 +123,7 @@ class EntryBlock(Block):
         self.takes_calls = is_calls
         self.touch()
 
-    def render(self, look: Look) -> Iterator[RenderableType]:
+    def render(self, look: Look) -> Iterator[Part]:
         entries = self._load(self.ids)
         calls = {call.id for entry in entries for call in _calls_of(entry)}
         results: dict[str, tuple[ToolResult, str]] = {}
@@ -134,9 +136,7 @@ class EntryBlock(Block):
         for entry in entries:
             yield from self._render_entry(entry, results, shown_look)
 
-    def _render_entry(
-        self, entry: Entry, results: dict[str, tuple[ToolResult, str]], look: Look
-    ) -> Iterator[RenderableType]:
+    def _render_entry(self, entry: Entry, results: dict[str, tuple[ToolResult, str]], look: Look) -> Iterator[Part]:
         match entry:
             case MessageEntry():
                 for message in entry.messages:
@@ -154,7 +154,7 @@ class EntryBlock(Block):
 
     def _render_message(
         self, message: Message, entry: Entry, results: dict[str, tuple[ToolResult, str]], look: Look
-    ) -> Iterator[RenderableType]:
+    ) -> Iterator[Part]:
         match message:
             case BashExecution():
                 yield Text(clean(f"! {message.command}"), "bold")
@@ -173,7 +173,7 @@ class EntryBlock(Block):
                         case ToolCall():
                             yield from self._render_call(block, results.get(block.id), entry.timestamp, look)
                         case Image():
-                            yield describe_image(block)
+                            yield ImagePart(block)
                         case _:
                             text = getattr(block, "text", None)
                             if isinstance(text, str) and text.strip():
@@ -183,7 +183,7 @@ class EntryBlock(Block):
 
     def _render_call(
         self, call: ToolCall, answered: tuple[ToolResult, str] | None, began: str, look: Look
-    ) -> Iterator[RenderableType]:
+    ) -> Iterator[Part]:
         status = self._calls.get(call.id)
         result = answered[0] if answered is not None else None
         text = Text(no_wrap=True, overflow="ellipsis")
@@ -209,7 +209,7 @@ class EntryBlock(Block):
                 yield from _output(output, look, _FOLDED_ERROR)
             for block in blocks_of(result.content):
                 if isinstance(block, Image):
-                    yield describe_image(block, one_line(describe_call(call)))
+                    yield ImagePart(block, one_line(describe_call(call)))
 
 
 def _calls_of(entry: Entry) -> Iterator[ToolCall]:
@@ -233,7 +233,7 @@ class AnswerBlock(Block):
             self.text += text
         self.touch()
 
-    def render(self, look: Look) -> Iterator[RenderableType]:
+    def render(self, look: Look) -> Iterator[Part]:
         if look.with_thinking and self.thinking.strip():
             yield Text(clean(self.thinking.strip()[-MAX_CHARACTERS:]), "italic dim")
         end = _last_paragraph(self.text, self._done)
@@ -251,14 +251,14 @@ def _last_paragraph(text: str, start: int) -> int:
     return end + 2 if end >= 0 and ends_block(text, start, end) else start
 
 
-def _render_prompt(message: User) -> Iterator[RenderableType]:
+def _render_prompt(message: User) -> Iterator[Part]:
     text = Text(style="bold cyan")
     lines = clean(_limited(text_of(message.content))).split("\n")
     text.append("\n".join(f"▌ {line}" for line in lines))
     yield text
     for block in blocks_of(message.content):
         if isinstance(block, Image):
-            yield describe_image(block)
+            yield ImagePart(block)
 
 
 def _output(text: str, look: Look, folded: int) -> Iterator[RenderableType]:
@@ -290,17 +290,6 @@ def _seconds(status: CallStatus | None, began: str, ended: str | None) -> str:
     else:
         return ""
     return f"{seconds:.1f} s" if seconds >= 0.1 else ""
-
-
-def describe_image(image: Image, source: str = "") -> Text:
-    """An image as a line: type, size, and where it comes from."""
-    try:
-        data = binascii.a2b_base64(image.data)
-    except (binascii.Error, ValueError):
-        data = b""
-    size = f"{len(data) / 1024:,.0f} kB" if data else "not stored here"
-    kind = image_type(data) or image.mime_type
-    return Text(" · ".join(filter(None, [f"▣ image {one_line(kind)}", size, source])), "magenta")
 
 
 def _limited(text: str) -> str:

@@ -1,16 +1,18 @@
 """The conversation on the screen: a column of blocks of which only the visible ones are rendered.
 
-The height of blocks above the screen is never computed: the position is a block and a line in it, or the end. Blocks of
-older entries are added when the user scrolls back to them. So a session with 50,000 entries opens as fast as a short
-one, and scrolling back reaches its first entry.
+The height of blocks above the screen is never computed: the position is a block and a line in it, or the end. Blocks
+are created at the end and, when the user goes there, at the beginning; between them is a gap that is filled from the
+side that the user scrolls from. So a session with 50,000 entries opens as fast as a short one, and shows its first
+entry as fast as its last.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from itertools import groupby
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from textual.events import Click
 from textual.strip import Strip
 
@@ -19,16 +21,18 @@ from sessiontree.dialects.contract import EntryKind
 from sessiontree.dialects.defaults import message_kind
 from sessiontree.session.session import Session
 from sessiontree.tui.chat_blocks import Block, CallStatus, EntryBlock, Look, NoteBlock
+from sessiontree.tui.image_facts import ImagePart
 from sessiontree.tui.line_widget import WheelScrolled
+from sessiontree.tui.pictures import Line, PictureView
 
 _KEPT = 512
 """Blocks whose lines are kept."""
 _RECENT = 64
 _STEP = 100
-"""Older entries that are read at a time."""
+"""Entries that are read at a time."""
 
 
-class Transcript(WheelScrolled, can_focus=False):
+class Transcript(PictureView, WheelScrolled, can_focus=False):
     """Shows blocks. It stays at the end until the user scrolls back."""
 
     DEFAULT_CSS = "Transcript { height: 1fr; padding: 0 1; }"
@@ -39,13 +43,15 @@ class Transcript(WheelScrolled, can_focus=False):
         self.look = Look()
         self.calls: dict[str, CallStatus] = {}
         self._ids: list[str] = []
-        self._older = 0
-        """The number of entries at the beginning of the branch that have no block yet."""
+        self._gap = range(0)
+        """The entries of the branch that have no block yet."""
+        self._gap_block = 0
+        """The block after the gap."""
         self._session: Session | None = None
         self._top: tuple[int, int] | None = None
         """The first visible block and line; None at the end."""
-        self._lines: OrderedDict[Block, tuple[object, list[Strip]]] = OrderedDict()
-        self._visible: list[tuple[Strip, int]] | None = None
+        self._lines: OrderedDict[Block, tuple[object, list[Line]]] = OrderedDict()
+        self._visible: list[tuple[Line, int]] | None = None
         """The lines on the screen, each with its block."""
 
     # Content
@@ -59,28 +65,56 @@ class Transcript(WheelScrolled, can_focus=False):
             self._add_ids(self.blocks, ids[len(self._ids) :])
             self._ids = ids
         else:
-            self.blocks, self._ids, self._older, self._top = [], ids, len(ids), None
+            self.blocks, self._ids, self._top = [], ids, None
+            self._gap, self._gap_block = range(len(ids)), 0
             self.calls.clear()
             self._lines.clear()
             self._load_older()
         self.redraw()
 
-    def _load_older(self, count: int = _STEP) -> bool:
-        """Add blocks for some older entries at the beginning; False if there are none."""
-        if not self._older:
-            return False
+    def _load_older(self) -> int:
+        """Add blocks for the last entries of the gap; returns their number."""
         blocks: list[Block] = []
-        start = end = self._older
-        while start and not self._begins_with_answer(blocks):
+        start, end = self._gap.stop, self._gap.stop
+        while start > self._gap.start and not self._begins_with_answer(blocks):
             # Results belong to the block of their calls, so the first entry is one that begins a block.
-            start = max(start - count, 0)
+            start = max(start - _STEP, self._gap.start)
             blocks = []
             self._add_ids(blocks, self._ids[start:end])
-        self._older = start
-        self.blocks[:0] = blocks
-        if self._top is not None:
+        if start == self._gap.start:
+            return self._load_newer(len(self._gap))  # results may belong to the block before the gap
+        self._gap = range(self._gap.start, start)
+        self._insert(blocks)
+        return len(blocks)
+
+    def _load_newer(self, count: int = _STEP) -> int:
+        """Add blocks for the first entries of the gap; returns their number."""
+        blocks = self.blocks[: self._gap_block]
+        ids = self._gap[:count]
+        self._add_ids(blocks, self._ids[ids.start : ids.stop])
+        added = blocks[self._gap_block :]
+        self._gap = self._gap[count:]
+        self._insert(added)
+        self._gap_block += len(added)
+        return len(added)
+
+    def _insert(self, blocks: Sequence[Block]) -> None:
+        """Put blocks where the gap is; what is on the screen stays there."""
+        self.blocks[self._gap_block : self._gap_block] = blocks
+        if self._top is not None and self._top[0] >= self._gap_block:
             self._top = (self._top[0] + len(blocks), self._top[1])
-        return True
+
+    def _before(self, block: int) -> int | None:
+        """The block before one; entries of the gap get theirs."""
+        while block == self._gap_block and self._gap:
+            block += self._load_older()
+        return block - 1 if block else None
+
+    def _after(self, block: int) -> int | None:
+        """The block after one; entries of the gap get theirs."""
+        while block + 1 == self._gap_block and self._gap:
+            self._load_newer()
+        return block + 1 if block + 1 < len(self.blocks) else None
 
     @staticmethod
     def _begins_with_answer(blocks: Sequence[Block]) -> bool:
@@ -158,27 +192,27 @@ class Transcript(WheelScrolled, can_focus=False):
     def scroll_rows(self, lines: int) -> None:
         """Scroll; a negative number goes back."""
         if lines < 0:
-            block, line = self._top = self._top or self._top_at_end()
-            line += lines
-            while line < 0 and (block > 0 or self._load_older()):
-                block = self._top[0] - 1
-                line += len(self._render_block(block))
-                self._top = (block, 0)
-            self._top = (block, max(line, 0))
+            self._top = self._top or self._top_at_end()
+            line = self._top[1] + lines
+            while line < 0 and (before := self._before(self._top[0])) is not None:
+                line += len(self._render_block(before))
+                self._top = (before, 0)
+            self._top = (self._top[0], max(line, 0))
         elif self._top is not None:
-            block, line = self._top
-            line += lines
-            while block < len(self.blocks) and line >= len(self._render_block(block)):
-                line -= len(self._render_block(block))
-                block += 1
-            self._top = (block, line) if block < len(self.blocks) else None
+            block: int | None = self._top[0]
+            line = self._top[1] + lines
+            while block is not None and line >= (height := len(self._render_block(block))):
+                line -= height
+                block = self._after(block)
+            self._top = (block, line) if block is not None else None
         self.redraw()
 
     def scroll_pages(self, pages: int) -> None:
         self.scroll_rows(pages * max(self.size.height - 2, 1))
 
     def go_to_start(self) -> None:
-        self._load_older(len(self._ids))
+        while self._gap and not self._gap_block:
+            self._load_newer()
         self._top = (0, 0)
         self.redraw()
 
@@ -189,60 +223,80 @@ class Transcript(WheelScrolled, can_focus=False):
     def _top_at_end(self) -> tuple[int, int]:
         """The first visible block and line when the end is shown."""
         room = self.size.height
-        below = 0
-        while below < len(self.blocks) or self._load_older():
-            below += 1
-            height = len(self._render_block(len(self.blocks) - below))
+        at = self._before(len(self.blocks))
+        while at is not None:
+            height = len(self._render_block(at))
             if height >= room:
-                return len(self.blocks) - below, height - room
+                return at, height - room
             room -= height
+            at = self._before(at)
         return 0, 0
 
     # Lines
 
-    def _render_block(self, at: int) -> list[Strip]:
+    def _render_block(self, at: int) -> list[Line]:
         block, width = self.blocks[at], self.size.width
         key = (width, block.version, self.look, block.is_unfolded)
         known = self._lines.get(block)
-        if known is not None and known[0] == key:
+        if known is not None and known[0] == key and self._keeps_pictures(known[1]):
             self._lines.move_to_end(block)
             return known[1]
-        console = self.app.console
-        parts = list(block.render(self.look))
-        lines: list[Strip] = []
-        if parts and width > 0:
-            options = console.options.update(width=width, height=None)
-            rendered = console.render_lines(Group(*parts), options, pad=False)
-            lines = [Strip(line).crop(0, width).simplify() for line in rendered]
-            lines.append(Strip([]))
+        lines: list[Line] = []
+        for is_image, parts in groupby(block.render(self.look), lambda part: isinstance(part, ImagePart)):
+            if width > 0 and is_image:
+                lines += [
+                    line for part in parts if isinstance(part, ImagePart) for line in self.image_lines(part, width)
+                ]
+            elif width > 0:
+                lines += self._render_text([part for part in parts if not isinstance(part, ImagePart)], width)
+        if lines:
+            lines.append(Line(Strip([])))
         self._lines[block] = (key, lines)
         while len(self._lines) > _KEPT:
             self._lines.popitem(last=False)
         return lines
 
-    def _layout(self) -> list[tuple[Strip, int]]:
+    def _render_text(self, parts: Sequence[RenderableType], width: int) -> list[Line]:
+        console = self.app.console
+        rendered = console.render_lines(Group(*parts), console.options.update(width=width, height=None), pad=False)
+        return [Line(Strip(line).crop(0, width).simplify()) for line in rendered]
+
+    def _keeps_pictures(self, lines: Sequence[Line]) -> bool:
+        return all(line.box is None or (self.pictures is not None and self.pictures.keeps(line.box)) for line in lines)
+
+    def redraw_pictures(self) -> None:
+        """Make the lines of images again: other ones than before can be shown."""
+        for block, (_, lines) in list(self._lines.items()):
+            if any(line.box is not None for line in lines):
+                del self._lines[block]
+        self.redraw()
+
+    def _layout(self) -> list[tuple[Line, int]]:
         room = self.size.height
-        found: list[tuple[Strip, int]] = []
+        found: list[tuple[Line, int]] = []
         if self._top is not None:
-            block, line = self._top
-            for at in range(block, len(self.blocks)):
-                found += [(strip, at) for strip in self._render_block(at)[line if at == block else 0 :]]
+            at: int | None
+            at, start = self._top
+            while at is not None:
+                found += [(line, at) for line in self._render_block(at)[start:]]
                 if len(found) > room:
                     return found[:room]
-            self._top = None  # the end is on the screen
-        block, line = self._top_at_end()
-        found = [(strip, block) for strip in self._render_block(block)[line:]] if self.blocks else []
+                at, start = self._after(at), 0
+            self._top, found = None, []  # the end is on the screen
+        block, start = self._top_at_end()
+        found = [(line, block) for line in self._render_block(block)[start:]] if self.blocks else []
         for at in range(block + 1, len(self.blocks)):
-            found += [(strip, at) for strip in self._render_block(at)]
+            found += [(line, at) for line in self._render_block(at)]
         return found[:room]
 
     def render_line(self, y: int) -> Strip:
         if self._visible is None:
             self._visible = self._layout()
+            self.place_pictures([line for line, _ in self._visible])
         width, base = self.size.width, self.rich_style
         if y >= len(self._visible):
             return Strip.blank(width, base)
-        return self._visible[y][0].adjust_cell_length(width).apply_style(base)
+        return self._visible[y][0].strip.adjust_cell_length(width).apply_style(base)
 
     def visible_text(self) -> str:
         """The visible lines as text."""

@@ -22,7 +22,9 @@ from sessiontree.core.messages import (
     text_of,
 )
 from sessiontree.errors import SessionTreeError
+from sessiontree.session.journal import Journal
 from sessiontree.session.session import Session
+from sessiontree.tui.image_facts import describe_image
 from sessiontree.tui.rendered_panel import RenderedPanel
 from sessiontree.views.text import clean, plural
 from sessiontree.views.tree_rows import call_text
@@ -39,10 +41,16 @@ _NEW = ("new_text", "newText", "new_string", "newString", "content")
 class EntryPanel(RenderedPanel):
     """Shows one entry, or the entries of a folded row."""
 
+    _content: tuple[Journal, tuple[int, ...], int] | None = None
+
     def show(self, session: Session, nodes: Sequence[int]) -> None:
         """Show some entries of a session, after a moment: a user who moves on does not need them."""
         shown = tuple(nodes[:_MAX_ENTRIES])
         more = len(nodes) - len(shown)
+        content = (session.journal, shown, more)
+        if content == self._content:
+            return  # another view of the tree, with the same entry selected
+        self._content = content
 
         def build() -> Iterator[RenderableType]:
             try:
@@ -97,7 +105,7 @@ def _render_message(message: Message) -> Iterator[RenderableType]:
             case ToolCall():
                 yield from _render_call(block)
             case Image():
-                yield Text("(image)", "dim")
+                yield describe_image(block)
             case _:
                 text = getattr(block, "text", None)
                 if isinstance(text, str):

@@ -204,6 +204,10 @@ class TreeScreen(ActionScreen[None]):
         self._source: TreeSource | None = None
         self._wanted: TreeRows | None = None
         """The rows that were asked for; they are shown when they are arranged."""
+        self._anchor: int | None = None
+        """The node that views are arranged around, as long as the user does not move: a view may not show it."""
+        self._anchor_row: int | None = None
+        """Where the cursor was put for it."""
 
     def compose(self) -> ComposeResult:
         yield TextRow(id="title")
@@ -262,7 +266,7 @@ class TreeScreen(ActionScreen[None]):
                 rows.filter, rows.unfolded = self.wanted.filter, self.wanted.unfolded
                 rows.rearrange()
             source.format, source.marked, source.match = before.format, before.marked, before.match
-        self._source, self._wanted = source, rows
+        self._source, self._wanted, self._anchor = source, rows, None
         kept = rows.row_of(rows.session.node_of(keep)) if keep is not None and keep in rows.session else None
         self._show(rows.here if kept is None else kept)
         self._show_title()
@@ -337,10 +341,17 @@ class TreeScreen(ActionScreen[None]):
         if rows is self._wanted and self.is_attached:  # else another view was chosen meanwhile
             self.source.rows = rows
             self._show(rows.row_of(keep))
+            self._anchor, self._anchor_row = keep, self.query_one("#tree", LineList).cursor
 
     @property
     def _selected_node(self) -> int | None:
         return self.session.node_of(self.selected)
+
+    @property
+    def _place(self) -> int | None:
+        """The node that another view is arranged around: the selected one, or the one before views that lack it."""
+        is_unmoved = self.query_one("#tree", LineList).cursor == self._anchor_row and self._anchor is not None
+        return self._anchor if is_unmoved else self._selected_node
 
     # Views
 
@@ -362,7 +373,7 @@ class TreeScreen(ActionScreen[None]):
     def action_filter(self, name: TreeFilter) -> None:
         rows = self.wanted.copy()
         rows.filter = "default" if rows.filter == name else name
-        self._arrange(rows, self._selected_node)
+        self._arrange(rows, self._place)
 
     def action_next_filter(self) -> None:
         self.action_filter(FILTERS[(FILTERS.index(self.wanted.filter) + 1) % len(FILTERS)])

@@ -18,6 +18,7 @@ _VISIBLE.update(
 _VISIBLE[0x0D] = ""
 _VISIBLE[0x1B] = "␛"
 _VISIBLE[0xFEFF] = ""
+_VISIBLE[0x10EEEE] = "\ufffd"  # terminals with kitty's protocol show an image instead
 _random_uuid = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[2-589a-fA-F]")
 _LONGEST_ID = 40
 _SURROGATE = "[\ud800-\udfff]"
