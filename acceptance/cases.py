@@ -143,16 +143,14 @@ REFUSES_SUBAGENTS = "Claude Code refuses a file if a line of a sub-agent is pinn
 
 
 def _refuses_subagents(case: Case, folder: Path) -> bool:
-    """Whether Claude Code rebuilds our history as soon as the lines of sub-agents, and pins on them, are left out."""
+    """Whether Claude Code rebuilds our history as soon as the lines of sub-agents are left out.
+
+    Pins on them stay: they name a line that does not exist then, which has no effect, as they have none in our reading.
+    Without them, earlier pins would count.
+    """
     path = folder / case.source.path.name
     lines = case.source.path.read_bytes().splitlines(keepends=True)
-    parsed = [parse_object(line) for line in lines]
-    left_out = {line.get("uuid") for line in parsed if line.get("isSidechain") is True}
-    kept = [
-        raw
-        for raw, line in zip(lines, parsed, strict=True)
-        if not left_out.intersection([line.get("uuid"), line.get("leafUuid")])
-    ]
+    kept = [raw for raw in lines if parse_object(raw).get("isSidechain") is not True]
     if len(kept) == len(lines):
         return False
     folder.mkdir()

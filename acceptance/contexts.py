@@ -33,6 +33,7 @@ ON_PURPOSE = {
     "glued-stub": "the program loses a record that follows the start of another one on its line",
     "torn-tail": "the program loses a record that is followed by the start of another one on its line",
     "nul-run": "the program loses a record after NUL bytes on its line",
+    "undecodable": "the program loses a record that is followed by other bytes on its line",
     "bom": "the program refuses a file with a byte order mark",
 }
 """By kind of problem: what a program does with such a line. We read or skip it, see docs/how-it-works.md."""
@@ -121,9 +122,9 @@ def _oddity(source: Source) -> str:
 
 
 def _is_odd(problem: Problem, data: bytes) -> bool:
-    # An incomplete last line is skipped by every reader, unless it begins after a record on the same line.
-    is_own_line = problem.kind == "torn-tail" and data[: problem.start].endswith(b"\n")
-    return problem.kind in ON_PURPOSE and not is_own_line
+    # A line with nothing but the start of a record, or bytes that are not JSON, is skipped by every reader.
+    is_skipped = problem.kind in ("torn-tail", "undecodable") and data[: problem.start].endswith(b"\n")
+    return problem.kind in ON_PURPOSE and not is_skipped
 
 
 def _without_odd_lines(source: Source) -> bytes:

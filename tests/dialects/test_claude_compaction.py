@@ -13,10 +13,12 @@ import sessiontree
 from sessiontree import Session
 from sessiontree.compaction import MEASURED, compact
 from sessiontree.compaction.token_estimate import estimated_size
-from sessiontree.core.jsonio import render_json
+from sessiontree.core.jsonio import parse_object, render_json
 from sessiontree.core.messages import LazyMessages
 from sessiontree.errors import CompactionError
+from sessiontree.providers import render
 from sessiontree.session import reader
+from tests.builders import json_line, opened
 
 CORPUS = sorted(Path(__file__).parent.parent.joinpath("corpus", "claude").glob("*.jsonl"))
 
@@ -108,3 +110,94 @@ def test_a_compaction_is_the_same_whether_the_file_was_read_before_or_not(path: 
         except CompactionError as error:
             outcomes.append((str(error),))
     assert outcomes[0] == outcomes[1]
+
+
+# Parallel results, for readers that only know `preservedSegment`
+
+CALLS = ("c1", "c2", "c3")
+
+
+def fan_out(*more: dict[str, Any]) -> bytes:
+    """A transcript as the client writes it: each result of a parallel call is a child of the line with its call."""
+
+    def line(id: str, parent: str | None, kind: str, *blocks: dict[str, Any], **fields: Any) -> dict[str, Any]:
+        message = {"role": kind, "content": list(blocks), **({"id": "msg_1", "model": "m"} if kind != "user" else {})}
+        return {"type": kind, "uuid": id, "parentUuid": parent, "message": message, **fields}
+
+    lines = [
+        line("old", None, "user", text("old")),
+        line("U", "old", "user", text("three things")),
+        *(line(f"A{at}", f"A{at - 1}" if at else "U", "assistant", call(CALLS[at])) for at in range(3)),
+        *(line(f"R{at}", f"A{at}", "user", result(CALLS[at], f"result of {CALLS[at]}")) for at in (2, 0, 1)),
+        line("V", "R1", "user", text("and then")),
+        *more,
+    ]
+    times = (f"2026-03-01T12:00:{at:02}.000Z" for at in range(60))
+    return b"".join(json_line({**each, "timestamp": time}) for each, time in zip(lines, times, strict=False))
+
+
+def client_compaction() -> list[dict[str, Any]]:
+    kept = ["U", "A0", "A1", "A2", "R2", "R0", "R1", "V"]
+    segment = {"headUuid": "U", "anchorUuid": "S", "tailUuid": "V"}
+    metadata = {"preservedSegment": segment, "preservedMessages": {"anchorUuid": "S", "uuids": kept, "allUuids": kept}}
+    summary = {"role": "user", "content": "what happened"}
+    return [
+        {"type": "system", "subtype": "compact_boundary", "uuid": "B", "parentUuid": None, "logicalParentUuid": "V"}
+        | {"compactMetadata": {"trigger": "manual", "preTokens": 10, **metadata}},
+        {"type": "user", "uuid": "S", "parentUuid": "B", "isCompactSummary": True, "message": summary},
+        {"type": "user", "uuid": "W", "parentUuid": "S", "message": {"role": "user", "content": "go on"}},
+    ]
+
+
+def sent_by(transcript: bytes) -> list[str]:
+    """Prompts, and results by their calls, each call of an answer as its id."""
+    messages = render(opened(transcript, "claude").context().messages, "anthropic").messages
+    contents = (message["content"] for message in messages)
+    blocks = [block for content in contents for block in ([text(content)] if isinstance(content, str) else content)]
+    return [block.get("text") or block.get("id") or f"{block['tool_use_id']}: {block['content']}" for block in blocks]
+
+
+def without_lists(transcript: bytes) -> bytes:
+    """A transcript as a reader sees it that only knows segments: no boundary lists what it preserves."""
+    lines = [parse_object(line) for line in transcript.splitlines()]
+    for line in lines:
+        line.get("compactMetadata", {}).pop("preservedMessages", None)
+    return b"".join(map(json_line, lines))
+
+
+def without_kept(transcript: bytes) -> bytes:
+    return transcript.replace(b'"preservedSegment"', b'"unknown"')
+
+
+def encoded(session: Session) -> bytes:
+    return b"".join(sessiontree.convert(session, "claude", branch="all").lines)
+
+
+@pytest.mark.parametrize("between", ["claude", "pi", "omp", "native"])
+@pytest.mark.parametrize("compacted_by", ["the client", "us"])
+def test_a_compacted_transcript_keeps_parallel_results_for_readers_of_segments(between: str, compacted_by: str) -> None:
+    session = opened(fan_out(*(client_compaction() if compacted_by == "the client" else ())), "claude")
+    if between != "claude":
+        session = opened(b"".join(sessiontree.convert(session, between, branch="all").lines), between)
+    if compacted_by == "us":
+        first = next(id for id in session.context().sources if "three things" in str(session.fields(id)))
+        session.append({"type": "compaction", "summary": "what happened", "firstKeptEntryId": first})
+        session.append("user", "go on")
+    transcript = encoded(session)
+    results = [part for part in sent_by(transcript) if "result of" in part]
+    assert [part.partition(":")[0] for part in sorted(results)] == list(CALLS)
+    assert sent_by(without_lists(transcript)) == sent_by(transcript) != sent_by(without_lists(without_kept(transcript)))
+
+
+def test_a_compaction_of_the_clients_own_file_loses_no_more_results_than_the_clients_own(tmp_path: Path) -> None:
+    path = tmp_path / "session.jsonl"
+    path.write_bytes(fan_out())
+    with sessiontree.open(path, dialect="claude") as session:
+        session.append({"type": "compaction", "summary": "what happened", "firstKeptEntryId": "U"})
+        session.append("user", "go on")
+    ours, clients = path.read_bytes(), fan_out(*client_compaction())
+    assert sorted(part.partition(":")[0] for part in sent_by(ours) if "result of" in part) == list(CALLS)
+    # Its lines cannot be changed, and a segment has only those on the chain: here, one of the results.
+    ours_of_segment, clients_of_segment = sent_by(without_lists(ours))[1:], sent_by(without_lists(clients))[1:]
+    assert ours_of_segment == clients_of_segment
+    assert [part.partition(":")[0] for part in ours_of_segment if "result of" in part] == ["c2"]

@@ -224,12 +224,13 @@ def _segment_nodes(chain: Chain, segment: Fields) -> list[int]:
     head = chain.find_link(segment.get("headUuid"))
     if head is None:
         return []
-    found: list[int] = []
-    for node in chain.iter_ancestors(chain.find_link(segment.get("tailUuid"))):
-        if chain.types[node] != "progress":
-            found.append(node)
+    found: dict[int, None] = {}
+    node = chain.find_link(segment.get("tailUuid"))
+    while node is not None and node not in found:
+        found[node] = None
         if node == head:
-            return found[::-1]
+            return [other for other in reversed(found) if chain.types[other] != "progress"]
+        node = chain.recorded_parent(node)  # a line that was repeated later can be above itself
     return []
 
 

@@ -25,6 +25,7 @@ from sessiontree.dialects.claude.messages import (
     without_usage,
 )
 from sessiontree.dialects.claude.open_calls import find_unsent_lines
+from sessiontree.dialects.claude.parallel_calls import move_early_results
 from sessiontree.dialects.claude.path import Path
 from sessiontree.dialects.claude.records import SYNTHETIC, object_in, string_in
 from sessiontree.dialects.contract import IndexedLines, ReadOptions
@@ -132,6 +133,9 @@ class _Plan(Struct):
 
 def _plan_messages(chain: Chain, path: Path, read_options: ReadOptions) -> _Plan:
     draft = _Draft(chain, path, frozenset())
+    if draft.strays:  # few paths have any
+        path = Path(move_early_results(chain, path.nodes), path.preserved)
+        draft = _Draft(chain, path, frozenset())
     if not read_options.recovered and (open_calls := draft.plan.tools.keys() - draft.answered):
         left_out = find_unsent_lines(chain, path.nodes, open_calls)
         draft = _Draft(chain, path, left_out) if left_out else draft

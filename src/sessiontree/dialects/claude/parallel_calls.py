@@ -8,7 +8,8 @@ The client (about 2.1.8x and newer) restores them by id, wherever they are in th
 lines with the `message.id` of a response on the path are its shards. The results of their calls are the children of
 these shards, and for a call without one, any line with its id. They are together at the first shard on the path: that
 one, the other shards in file order, then the results in file order (its SDK sorts by time). Of two results for one call
-the first is kept. Results on the path stay there: one that does not follow its response is not sent. Without a
+the first is kept. Results on the path stay there, and are sent only directly after their response. The exception are
+results before it, with no prompt between the two: they are sent after it (`move_early_results`). Without a
 `message.id` the client finds none of them; `ReadOptions.recovered` does. `open_calls` has the rule for calls without a
 result.
 """
@@ -83,6 +84,31 @@ def insert_parallel_lines(
         elif node not in moved:
             joined.append(node)
     return joined
+
+
+def move_early_results(chain: Chain, path: Sequence[int]) -> list[int]:
+    """Return a path on which results that precede the shard with their call follow it, if no prompt is between them.
+
+    A repeated line or a bridged parent can put a result there.
+    """
+    early: dict[str, int] = {}
+    """The results since the last prompt, by call."""
+    after: dict[int, list[int]] = {}
+    for node in path:
+        if chain.types[node] != "message":
+            continue
+        summary = chain.summary(node)
+        if summary.is_assistant:
+            found = dict.fromkeys(early.pop(call) for call in summary.calls if call in early)
+            if found:
+                after[node] = list(found)
+        elif summary.results:
+            for call in summary.results:
+                early.setdefault(call, node)
+        elif summary.is_message:
+            early.clear()
+    moved = {node for nodes in after.values() for node in nodes}
+    return [line for node in path if node not in moved for line in (node, *after.get(node, ()))]
 
 
 class _ParallelLines:

@@ -309,10 +309,10 @@ def _is_on_pinned_branch(chain: Chain, loaded: LoadedLines, candidate: int, pinn
     nodes = walk(chain, candidate, loaded.links, lambda *_: None)
     if pinned in nodes:
         return True
-    nodes = insert_parallel_lines(chain, nodes, loaded, recovered=False)
-    if pinned in nodes:
-        return True
-    response = chain.summary(pinned).response
+    # A result shares the response of the shard that is its parent. One after another result is no part of it here,
+    # although it is sent.
+    shard = _parent_link(chain, pinned) if chain.summary(pinned).results else pinned
+    response = "" if shard is None else chain.summary(shard).response
     return bool(response) and any(chain.summary(other).response == response for other in nodes)
 
 
