@@ -70,7 +70,7 @@ class Reader:
     def _read(self) -> None:
         with self._mutex:
             if not self._is_read:
-                self._indexed.refresh()
+                self._indexed.read()
                 self._is_read = True
 
     def _can_defer(self, journal: Journal) -> bool:

@@ -145,6 +145,33 @@ class SessionStore(Protocol):
     def close(self) -> None: ...
 
 
+class StoredIndex(Struct, frozen=True):
+    """An index that was stored beside the bytes of a session."""
+
+    data: bytes
+    size: int
+    """Number of bytes of the session that it covers, from the first one on."""
+
+
+@runtime_checkable
+class IndexStore(SessionStore, Protocol):
+    """A store that keeps an index beside the bytes, so that opening a long session reads only its end.
+
+    An index is derived from the bytes and can be lost at any time. Its content is the caller's.
+
+    Contract:
+    * `read_index` returns an index only if the bytes that it covers are still the ones it was made of: a store that was
+      replaced, overwritten or rewritten by another program has none. Bytes may have been appended.
+    * `write_index` stores the index of the bytes that were read since `read_index`, or nothing if they have changed
+      since. It never raises: without an index, everything is read.
+    * A name consists of letters, digits, `-`, `_` and `.`; each has an index of its own.
+    """
+
+    def read_index(self, name: str) -> StoredIndex | None: ...
+
+    def write_index(self, name: str, data: bytes, size: int) -> None: ...
+
+
 class BlobStore(Protocol):
     """Large content by its SHA-256.
 
