@@ -132,7 +132,9 @@ class Journal:
 
     def refresh(self) -> list[int]:
         """Index lines appended since the last call, and return the new nodes."""
-        now = self.store.size()
+        return self._refresh(self.store.size())
+
+    def _refresh(self, now: int) -> list[int]:
         if now < self.size:
             raise ReplacedError(
                 f"{self.store.location}: truncated from {self.size} to {now} bytes while it was open. Open it again."
@@ -158,14 +160,14 @@ class Journal:
 
     def read(self) -> None:
         """Index all lines. If the store has an index of the first ones beside the bytes, only the rest is read."""
-        store = self.store
-        if self.size or not isinstance(store, IndexStore) or not store.exists() or store.size() < STORED_SIZE:
-            self.refresh()
+        store, now = self.store, self.store.size()
+        if self.size or now < STORED_SIZE or not isinstance(store, IndexStore):
+            self._refresh(now)
             return
         name = index_name(self.dialect.name, self.dialect.traits.version)
         self._load(store.read_index(name))
         loaded = self.size
-        self.refresh()
+        self._refresh(max(now, loaded))  # the index may be newer than the size
         if self.size - loaded > self.size // GROWTH and not self.tail_is_open:
             data = self._encode_index()
             if data is not None:

@@ -308,6 +308,32 @@ class MaintainedRepository(SessionRepository, Protocol):
         ...
 
 
+class TenantStatus(Struct, frozen=True):
+    """What a tenant has stored."""
+
+    tenant: str
+    sessions: int
+    size: int
+    """Bytes of its sessions and blobs."""
+    quota: int | None = None
+    """Bytes it may store; None without a limit."""
+
+
+@runtime_checkable
+class TenantRepository(SessionRepository, Protocol):
+    """A repository that several tenants share, each with sessions, blobs and documents that no other one sees."""
+
+    def add_tenant(self, name: str, *, quota: int | None = None) -> str:
+        """Add a tenant, or change its quota; returns the address of its repository."""
+        ...
+
+    def remove_tenant(self, name: str) -> None:
+        """Remove a tenant; `ExistsError` if it has sessions."""
+        ...
+
+    def tenants(self) -> list[TenantStatus]: ...
+
+
 def check_document_name(name: str) -> str:
     """Return a valid document name, which cannot be a path out of the folder."""
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9._-]*", name):
