@@ -35,6 +35,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "loader": read.against_loader,
     "newlines": read.against_newlines,
     "newlines-chunked": read.against_chunked_newlines,
+    "open-again": read.open_again,
     "memory": read.memory,
     "long-line": read.long_line,
     "claude": claude.against_loader,

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import sessiontree
@@ -19,8 +23,46 @@ _OPEN_TIMED = (
 )
 
 
+@contextlib.contextmanager
+def _cache_at(folder: str) -> Iterator[None]:
+    before = os.environ.get("SESSIONTREE_CACHE")
+    os.environ["SESSIONTREE_CACHE"] = folder
+    try:
+        yield
+    finally:
+        del os.environ["SESSIONTREE_CACHE"]
+        if before is not None:
+            os.environ["SESSIONTREE_CACHE"] = before
+
+
+@contextlib.contextmanager
+def empty_cache() -> Iterator[None]:
+    """No index of an earlier open is known, and the user's own cache is not used."""
+    with tempfile.TemporaryDirectory() as folder, _cache_at(folder):
+        yield
+
+
 def open_and_build(path: Path) -> Context:
-    return sessiontree.open(path).context()
+    """Open a session for the first time."""
+    with empty_cache():
+        return sessiontree.open(path).context()
+
+
+def open_again(rounds: int) -> list[Result]:
+    """Opening an unchanged session again takes at most 40 ms; one that has grown costs its tail in addition."""
+    path = generated(Shape())
+    with tempfile.NamedTemporaryFile(suffix=".jsonl", dir=scratch_folder()) as grown, empty_cache():
+        shutil.copyfile(path, grown.name)
+        for known in (path, Path(grown.name)):
+            sessiontree.open(known).close()
+        with sessiontree.open(grown.name) as session:
+            for number in range(100):
+                session.append("user", f"more {number}")
+        best = best_of(rounds, {"same": lambda: sessiontree.open(path), "grown": lambda: sessiontree.open(grown.name)})
+    return [
+        Result("open 100 MB again, unchanged", milliseconds(best["same"]), "", 1e3 * best["same"], 40, "ms"),
+        Result("open 100 MB again, 100 entries more", milliseconds(best["grown"]), "", 1e3 * best["grown"], 45, "ms"),
+    ]
 
 
 def against_loader(rounds: int) -> Result:

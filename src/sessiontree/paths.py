@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from sessiontree.core.ids import SHORTEST_PREFIX, is_session_id, is_session_id_prefix
 from sessiontree.errors import AmbiguousError, NotFoundError, UsageError
@@ -27,6 +27,18 @@ def home() -> str:
         return os.path.expanduser("~/Library/Application Support/sessiontree")
     data = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
     return os.path.join(data, "sessiontree")
+
+
+def cache_folder(environment: Mapping[str, str]) -> str:
+    """The folder of what can be derived again: `$SESSIONTREE_CACHE`, else in the platform's cache folder."""
+    chosen = environment.get("SESSIONTREE_CACHE")
+    if chosen:
+        path = os.path.abspath(os.path.expanduser(chosen))
+        return os.path.dirname(path) if path.endswith(".sqlite") else path
+    home = environment.get("HOME") or os.path.expanduser("~")
+    if sys.platform == "darwin":
+        return os.path.join(home, "Library", "Caches", "sessiontree")
+    return os.path.join(environment.get("XDG_CACHE_HOME") or os.path.join(home, ".cache"), "sessiontree")
 
 
 def sessions_folder(root: str) -> str:

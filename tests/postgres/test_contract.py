@@ -11,6 +11,7 @@ import pytest
 import sessiontree
 from sessiontree.errors import ReplacedError, StoreError, UsageError
 from sessiontree.stores.contract import read_bytes
+from sessiontree.stores.postgres import schema
 from sessiontree.stores.postgres.repository import PostgresRepository, without_password
 from sessiontree.stores.postgres.schema import NewerSchemaError
 from sessiontree.stores.repositories import open_repository
@@ -27,9 +28,31 @@ def test_a_database_without_tables_names_the_command_that_creates_them(server: S
     repository = PostgresRepository(server.create_database("empty"))
     with pytest.raises(UsageError, match="sessiontree store upgrade --home"):
         list(repository.iter_stats())
-    assert repository.upgrade() == [1]
+    assert repository.upgrade() == [1, 2]
     assert list(repository.iter_stats()) == []
     assert repository.upgrade() == []
+    repository.close()
+
+
+def test_tables_of_an_older_version_are_upgraded_with_their_sessions(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = server.create_database("older")
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
+        assert PostgresRepository(address).upgrade() == [1]
+    repository = PostgresRepository(address)
+    with repository.connect() as connection:
+        connection.execute("INSERT INTO sessiontree.session (session, size) VALUES ('one', 5)")
+        connection.execute("INSERT INTO sessiontree.part VALUES ('one', 0, 0, 'line\n')")
+        connection.execute("INSERT INTO sessiontree.document VALUES ('tags', 'old')")
+    with pytest.raises(UsageError, match="has tables of version 1; run: sessiontree store upgrade"):
+        list(repository.iter_stats())
+    assert repository.upgrade() == [2]
+    store = repository.open(repository.find("one"))
+    assert store.append(b"more\n", expected_size=5) == 10
+    assert read_bytes(store, 0, 100) == b"line\nmore\n"
+    assert repository.documents.read("tags") == b"old"
     repository.close()
 
 

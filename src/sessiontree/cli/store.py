@@ -1,38 +1,61 @@
 """Look after a database of sessions, such as PostgreSQL.
 
 status: what it holds. upgrade: create its tables, or upgrade them. verify: find damage. vacuum: join the small rows of
-appends, and remove old backups.
+appends, and remove old backups. add-tenant, remove-tenant, tenants: users who share the database and see nothing of
+each other.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 
 import msgspec
 
 from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
 from sessiontree.errors import UsageError
-from sessiontree.stores.contract import MaintainedRepository
+from sessiontree.stores.contract import MaintainedRepository, SessionRepository, TenantRepository, TenantStatus
 from sessiontree.stores.repositories import open_repository
 from sessiontree.views.text import clean, plural
 
 EXAMPLES = """examples:
   sessiontree store upgrade --home postgresql://db.example/team
-  sessiontree store vacuum --home postgresql://db.example/team --days 30"""
+  sessiontree store vacuum --home postgresql://db.example/team --days 30
+  sessiontree store add-tenant alice --quota 10GB --home postgresql://db.example/team"""
 
 _DAMAGED = 3
+_MAINTENANCE = ("status", "upgrade", "verify", "vacuum")
+_TENANTS = ("tenants", "add-tenant", "remove-tenant")
+_UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=("status", "upgrade", "verify", "vacuum"), help="what to do")
+    parser.add_argument("action", choices=(*_MAINTENANCE, *_TENANTS), help="what to do")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="for add-tenant and remove-tenant: the tenant")
+    parser.add_argument(
+        "--quota",
+        type=_parse_size,
+        metavar="SIZE",
+        help="for add-tenant: the bytes it may store, such as 500MB or 10GB",
+    )
     parser.add_argument(
         "--days", type=float, default=30.0, metavar="N", help="for vacuum: keep backups this long (default: 30)"
     )
 
 
+def _parse_size(text: str) -> int:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?B)?", text.upper())
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size: use a number with KB, MB, GB or TB")
+    return int(float(found[1]) * _UNITS[(found[2] or "").removeprefix("B")])
+
+
 def run(options: Options) -> int | None:
     repository = open_repository(options.home)
+    if options.action in _TENANTS:
+        _manage_tenants(repository, options)
+        return None
     if not isinstance(repository, MaintainedRepository):
         raise UsageError(
             f"{repository.home}: a folder of sessions has no tables; use `sessiontree doctor` and `sessiontree clean`, "
@@ -50,6 +73,34 @@ def run(options: Options) -> int | None:
         case _:
             _vacuum(repository, options)
     return None
+
+
+def _manage_tenants(repository: SessionRepository, options: Options) -> None:
+    if not isinstance(repository, TenantRepository):
+        raise UsageError(f"{repository.home}: a folder of sessions has no tenants; name a database with --home")
+    if options.action == "tenants":
+        found = repository.tenants()
+        if options.json:
+            output.print_json(msgspec.to_builtins(found))
+        else:
+            output.print_lines(_tenant_line(tenant) for tenant in found)
+        return
+    if not options.name:
+        raise UsageError(f"store {options.action}: name the tenant")
+    if options.action == "remove-tenant":
+        repository.remove_tenant(options.name)
+        stderr.print_line(f"{clean(repository.home)}: the tenant {options.name} was removed")
+        return
+    address = repository.add_tenant(options.name, quota=options.quota)
+    if options.json:
+        output.print_json({"tenant": options.name, "home": address})
+    else:
+        output.print_lines([clean(address)])
+
+
+def _tenant_line(tenant: TenantStatus) -> str:
+    quota = "no quota" if tenant.quota is None else f"of {tenant.quota:,}"
+    return f"{tenant.tenant:20} {plural(tenant.sessions, 'session')}, {tenant.size:,} bytes, {quota}"
 
 
 def _print_status(repository: MaintainedRepository, options: Options) -> None:

@@ -30,6 +30,18 @@ class TreeProblem(Struct, frozen=True):
     id: str
 
 
+class TreeColumns(Struct, frozen=True, array_like=True):
+    """The nodes of a tree and their links, as `Tree.columns` gives them and `Tree.load` takes them."""
+
+    ids: list[str]
+    parents: bytes
+    """The number of each node's parent, four bytes each; any number for the nodes of `parentless`."""
+    parentless: bytes
+    unresolved: dict[int, str]
+    has_forward_links: bool
+    cut_links: dict[int, int]
+
+
 class Tree:
     """The tree of one session. Cheap to extend; links are checked before the first query. None means "no node"."""
 
@@ -48,6 +60,34 @@ class Tree:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def columns(self) -> TreeColumns:
+        """The nodes and links, to be stored."""
+        parentless = array("i", [node for node, parent in enumerate(self._parents) if parent is None])
+        parents = array("i", [parent or 0 for parent in self._parents])
+        return TreeColumns(
+            self.ids,
+            parents.tobytes(),
+            parentless.tobytes(),
+            self._unresolved,
+            self._has_forward_links,
+            self._cut_links,
+        )
+
+    def load(self, columns: TreeColumns) -> None:
+        """Add stored nodes and links to an empty tree."""
+        assert not self.ids, "the tree has nodes"
+        parents, parentless = array("i"), array("i")
+        parents.frombytes(columns.parents)
+        parentless.frombytes(columns.parentless)
+        self.ids = columns.ids
+        self.node_of = dict(zip(columns.ids, range(len(columns.ids)), strict=True))
+        self._parents = [*parents]
+        for node in parentless:
+            self._parents[node] = None
+        self._unresolved = columns.unresolved
+        self._has_forward_links = columns.has_forward_links
+        self._cut_links = columns.cut_links
 
     def append(self, id: str, parent: str | None) -> int:
         """Add one node and return its number."""

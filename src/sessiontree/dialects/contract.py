@@ -141,6 +141,9 @@ class Traits(Struct, frozen=True):
     encoder_types: frozenset[str] = frozenset()
     """Entry types that need the encoder although `one_line_per_entry` holds for the others."""
 
+    note_type: type | None = None
+    """The type of the notes of lines (`Columns.notes`). With notes and without their type, no index is stored."""
+
     newest_file_counts: bool = False
     """Whether several files may have one session id, of which the client uses the one with the last name."""
     has_title_file: bool = False

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
@@ -25,6 +24,7 @@ from msgspec import Struct
 from sessiontree.errors import StoreError
 from sessiontree.library.sqlite_damage import DATABASE_ERRORS, is_damage, seal, unseal
 from sessiontree.library.summary import Summary
+from sessiontree.paths import cache_folder
 from sessiontree.stores.file_lock import file_lock
 
 if TYPE_CHECKING:  # a listing in which nothing changed reads no session, and does not import the readers
@@ -104,16 +104,10 @@ class Row(Struct, frozen=True, gc=False):
 
 def cache_path(environment: Mapping[str, str]) -> str:
     """`$SESSIONTREE_CACHE` (a folder, or a file that ends in .sqlite), else the platform's cache folder."""
-    chosen = environment.get("SESSIONTREE_CACHE")
-    if chosen:
-        path = os.path.abspath(os.path.expanduser(chosen))
-        return path if path.endswith(".sqlite") else os.path.join(path, "library.sqlite")
-    home = environment.get("HOME") or os.path.expanduser("~")
-    if sys.platform == "darwin":
-        folder = os.path.join(home, "Library", "Caches")
-    else:
-        folder = environment.get("XDG_CACHE_HOME") or os.path.join(home, ".cache")
-    return os.path.join(folder, "sessiontree", "library.sqlite")
+    chosen = environment.get("SESSIONTREE_CACHE", "")
+    if chosen.endswith(".sqlite"):
+        return os.path.abspath(os.path.expanduser(chosen))
+    return os.path.join(cache_folder(environment), "library.sqlite")
 
 
 class Cache:

@@ -27,7 +27,19 @@ from sessiontree.dialects.contract import PREVIOUS, UPDATE, Columns, Dialect, En
 from sessiontree.errors import DamagedError, ReplacedError, StoreError
 from sessiontree.session.blob_refs import PREFIX, restore
 from sessiontree.session.line_offsets import LineOffsets, LineSpan
-from sessiontree.stores.contract import BlobStore, SessionStore, read_bytes, read_into
+from sessiontree.session.stored_index import (
+    GROWTH,
+    STORED_SIZE,
+    IndexColumns,
+    decode_index,
+    decode_notes,
+    encode_index,
+    encode_notes,
+    index_name,
+    number_bytes,
+    numbers_of,
+)
+from sessiontree.stores.contract import BlobStore, IndexStore, SessionStore, StoredIndex, read_bytes, read_into
 
 if TYPE_CHECKING:
     from sessiontree.core.salvage import Piece
@@ -67,6 +79,8 @@ class Journal:
         self.header: Header | None = None
         self.header_fields: dict[str, Any] = {}
         self.header_span: LineSpan | None = None
+        self._header_node: int | None = None
+        """Number of entries before the header line."""
         self.tree = Tree()
         self.types: list[str] = []
         self._updates: dict[int, int] = {}
@@ -118,7 +132,9 @@ class Journal:
 
     def refresh(self) -> list[int]:
         """Index lines appended since the last call, and return the new nodes."""
-        now = self.store.size()
+        return self._refresh(self.store.size())
+
+    def _refresh(self, now: int) -> list[int]:
         if now < self.size:
             raise ReplacedError(
                 f"{self.store.location}: truncated from {self.size} to {now} bytes while it was open. Open it again."
@@ -141,6 +157,83 @@ class Journal:
         self.header = self.dialect.find_header(self)
         new = range(known, len(self.types))
         return [node for node in new if self.tree.ids[node] not in seen] if seen else list(new)
+
+    def read(self) -> None:
+        """Index all lines. If the store has an index of the first ones beside the bytes, only the rest is read."""
+        store, now = self.store, self.store.size()
+        if self.size or now < STORED_SIZE or not isinstance(store, IndexStore):
+            self._refresh(now)
+            return
+        name = index_name(self.dialect.name, self.dialect.traits.version)
+        self._load(store.read_index(name))
+        loaded = self.size
+        self._refresh(max(now, loaded))  # the index may be newer than the size
+        if self.size - loaded > self.size // GROWTH and not self.tail_is_open:
+            data = self._encode_index()
+            if data is not None:
+                store.write_index(name, data, self.size)
+
+    def _load(self, stored: StoredIndex | None) -> None:
+        columns = None if stored is None else decode_index(stored.data, stored.size)
+        if columns is None:
+            return
+        try:
+            notes = decode_notes(columns.notes, self.dialect.traits.note_type)
+        except msgspec.MsgspecError:  # another version of the dialect
+            return
+        if columns.header_node is not None:
+            header = self.dialect.decode_line(columns.header_fields, columns.header_node)
+            if not isinstance(header, Header):
+                return
+            self.header, self.header_fields, self._header_node = header, columns.header_fields, columns.header_node
+        if columns.header_span is not None:
+            self.header_span = LineSpan(*columns.header_span)
+        names = [*map(intern, columns.type_names)]
+        self.types = [*map(names.__getitem__, numbers_of(columns.types))]
+        self.tree.load(columns.tree)
+        self._offsets.load(columns.offsets, len(self.types))
+        self._notes, self._updates, self._parts = notes, columns.updates, columns.parts
+        self._has_implied_parents, self.own_customs = columns.has_implied_parents, columns.own_customs
+        self._state_lines, self.generated_ids = columns.state_lines, columns.generated_ids
+        self._unchecked_blocks, self._problems = columns.unchecked_blocks, columns.problems
+        self._reported_once, self.fragments = columns.reported_once, columns.fragments
+        self._lines, self.size = columns.lines, columns.size
+        self.header = self.dialect.find_header(self)
+
+    def _encode_index(self) -> bytes | None:
+        if self._notes and self.dialect.traits.note_type is None:
+            return None
+        names = [*dict.fromkeys(self.types)]
+        numbers = {name: number for number, name in enumerate(names)}
+        span = self.header_span
+        try:
+            notes = encode_notes(self._notes)
+        except UnicodeEncodeError:
+            return None
+        return encode_index(
+            IndexColumns(
+                self.size,
+                self._lines,
+                self._header_node,
+                self.header_fields,
+                None if span is None else (span.start, span.end, span.line),
+                names,
+                number_bytes([*map(numbers.__getitem__, self.types)]),
+                self.tree.columns(),
+                self._offsets.columns(),
+                self._updates,
+                self._parts,
+                self._has_implied_parents,
+                self.own_customs,
+                self._state_lines,
+                self.generated_ids,
+                self._unchecked_blocks,
+                self._problems,
+                self._reported_once,
+                self.fragments,
+                notes,
+            )
+        )
 
     def close_tail(self) -> None:
         """Index the LF that now ends a formerly unterminated line."""
@@ -355,6 +448,7 @@ class Journal:
     def _index_header(self, number: int, start: int, raw: bytes, fields: dict[str, Any], header: Header) -> None:
         self.header = header
         self.header_fields = fields
+        self._header_node = len(self.types)
         end = start + len(raw)
         self.header_span = LineSpan(start, end, number)
         if any(not is_metadata_id(id) for id in self.tree.ids):

@@ -16,6 +16,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from sessiontree.core.lines import BLOCK_SIZE
+from sessiontree.session.stored_index import OffsetColumns
 
 ReadInto: TypeAlias = Callable[[int, memoryview], None]
 """Fills a view with bytes of the store at an offset."""
@@ -39,6 +40,9 @@ class _LineList(Struct):
     ends: array[int]
     lines: array[int]
 
+    def columns(self) -> tuple[bytes, bytes, bytes]:
+        return self.starts.tobytes(), self.ends.tobytes(), self.lines.tobytes()
+
 
 class _Run(Struct):
     """Consecutive entries: the lines of a block, or lines stored one by one."""
@@ -58,6 +62,29 @@ class LineOffsets:
         self._runs: list[_Run] = []
         self._first_nodes: list[int] = []
         self._count = 0
+
+    def columns(self) -> list[OffsetColumns]:
+        """All spans, to be stored."""
+        return [
+            OffsetColumns(
+                run.first_node,
+                run.first_line,
+                run.start,
+                run.ends.typecode == "Q",
+                run.ends.tobytes(),
+                None if run.listed is None else run.listed.columns(),
+            )
+            for run in self._runs
+        ]
+
+    def load(self, stored: Sequence[OffsetColumns], count: int) -> None:
+        """Add the stored spans of `count` entries to an empty object."""
+        assert not self._runs, "there are spans already"
+        for columns in stored:
+            listed = columns.listed and _LineList(*(_array("q", data) for data in columns.listed))
+            ends = _array("Q" if columns.wide else "I", columns.ends)
+            self._start_run(_Run(columns.first_node, columns.first_line, columns.start, ends, listed))
+        self._count = count
 
     def add_block(self, start: int, first_line: int, ends: Sequence[int]) -> None:
         """Add a block in which each line is one entry. `ends` are relative to its start, LF included."""
@@ -142,6 +169,12 @@ class LineOffsets:
     def _start_run(self, run: _Run) -> None:
         self._runs.append(run)
         self._first_nodes.append(run.first_node)
+
+
+def _array(typecode: str, data: bytes) -> array[int]:
+    numbers: array[int] = array(typecode)
+    numbers.frombytes(data)
+    return numbers
 
 
 class _BlockLines(Struct, frozen=True, gc=False):

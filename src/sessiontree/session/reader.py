@@ -70,13 +70,14 @@ class Reader:
     def _read(self) -> None:
         with self._mutex:
             if not self._is_read:
-                self._indexed.refresh()
+                self._indexed.read()
                 self._is_read = True
 
     def _can_defer(self, journal: Journal) -> bool:
         """Whether the file can be indexed later, when a caller needs all of it."""
-        is_large = journal.store.exists() and journal.store.size() >= _LARGE_FILE
-        return is_large and self._read_options == AS_CLIENT and journal.dialect.partial_reads is not None
+        if self._read_options != AS_CLIENT or journal.dialect.partial_reads is None:
+            return False
+        return journal.store.exists() and journal.store.size() >= _LARGE_FILE
 
     # Facts about the session
 

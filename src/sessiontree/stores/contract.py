@@ -145,6 +145,33 @@ class SessionStore(Protocol):
     def close(self) -> None: ...
 
 
+class StoredIndex(Struct, frozen=True):
+    """An index that was stored beside the bytes of a session."""
+
+    data: bytes
+    size: int
+    """Number of bytes of the session that it covers, from the first one on."""
+
+
+@runtime_checkable
+class IndexStore(SessionStore, Protocol):
+    """A store that keeps an index beside the bytes, so that opening a long session reads only its end.
+
+    An index is derived from the bytes and can be lost at any time. Its content is the caller's.
+
+    Contract:
+    * `read_index` returns an index only if the bytes that it covers are still the ones it was made of: a store that was
+      replaced, overwritten or rewritten by another program has none. Bytes may have been appended.
+    * `write_index` stores the index of the bytes that were read since `read_index`, or nothing if they have changed
+      since. It never raises: without an index, everything is read.
+    * A name consists of letters, digits, `-`, `_` and `.`; each has an index of its own.
+    """
+
+    def read_index(self, name: str) -> StoredIndex | None: ...
+
+    def write_index(self, name: str, data: bytes, size: int) -> None: ...
+
+
 class BlobStore(Protocol):
     """Large content by its SHA-256.
 
@@ -279,6 +306,32 @@ class MaintainedRepository(SessionRepository, Protocol):
     def vacuum(self, *, days: float) -> tuple[int, int]:
         """Join small parts and remove backups of sessions unchanged for some days; returns how many rows each saved."""
         ...
+
+
+class TenantStatus(Struct, frozen=True):
+    """What a tenant has stored."""
+
+    tenant: str
+    sessions: int
+    size: int
+    """Bytes of its sessions and blobs."""
+    quota: int | None = None
+    """Bytes it may store; None without a limit."""
+
+
+@runtime_checkable
+class TenantRepository(SessionRepository, Protocol):
+    """A repository that several tenants share, each with sessions, blobs and documents that no other one sees."""
+
+    def add_tenant(self, name: str, *, quota: int | None = None) -> str:
+        """Add a tenant, or change its quota; returns the address of its repository."""
+        ...
+
+    def remove_tenant(self, name: str) -> None:
+        """Remove a tenant; `ExistsError` if it has sessions."""
+        ...
+
+    def tenants(self) -> list[TenantStatus]: ...
 
 
 def check_document_name(name: str) -> str:

@@ -20,13 +20,16 @@ from fcntl import LOCK_EX, LOCK_NB
 from os import SEEK_CUR, lseek, pread, preadv
 from stat import S_ISREG
 from time import monotonic
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from sessiontree.errors import ConflictError, NotFoundError, ReplacedError, StoreError, WriteError
 from sessiontree.stores.atomic_files import create_file, link_or_copy, sync_folder, write_temporary
-from sessiontree.stores.contract import SessionRef, read_bytes
+from sessiontree.stores.contract import SessionRef, StoredIndex, read_bytes
 from sessiontree.stores.file_lock import lock_descriptor, unlock_descriptor
 from sessiontree.stores.os_calls import OS_CALLS, OsCalls
+
+if TYPE_CHECKING:
+    from sessiontree.stores.file_index import FileStamp
 
 _TAKE = LOCK_EX | LOCK_NB
 _UNCHANGED = "the file is unchanged"
@@ -70,6 +73,8 @@ class FileStore:
         self._size_before = 0
         """Size of the file before the last append."""
         self._failure: WriteError | None = None
+        self._stamp: FileStamp | None = None
+        """The state of the file when its index was asked for."""
 
     @property
     def ref(self) -> SessionRef:
@@ -145,6 +150,9 @@ class FileStore:
     def overwrite(self, offset: int, data: bytes, expected: bytes) -> None:
         if len(data) != len(expected) or read_bytes(self, offset, len(data)) != expected:
             raise ConflictError(f"{self.location} byte {offset}: the bytes there have changed; nothing was written")
+        from sessiontree.stores.file_index import drop_indexes  # slow to import, and few formats overwrite
+
+        drop_indexes(self.location, os.environ)
         # A descriptor without O_APPEND: with it, Linux ignores the offset of pwrite and appends.
         fd = self._open_for_writing(os.O_WRONLY)
         try:
@@ -183,6 +191,28 @@ class FileStore:
         self.close()  # our descriptors still refer to the old file; the next use opens the new one
         self._end, self._last_bytes = 0, b""
         return backup
+
+    # The index in the cache folder; the module is imported for large sessions only
+
+    def read_index(self, name: str) -> StoredIndex | None:
+        from sessiontree.stores import file_index
+
+        fd = self._open_reader()
+        self._stamp = file_index.FileStamp.of(fd)
+        found = file_index.read_index(self.location, name, fd, os.environ)
+        if (
+            found is not None and found.size > self._end
+        ):  # as if its bytes had been read: later reads and writes compare
+            start = max(found.size - _LONGEST_TAIL, 0)
+            self._end, self._last_bytes = found.size, pread(fd, found.size - start, start)
+        return found
+
+    def write_index(self, name: str, data: bytes, size: int) -> None:
+        from sessiontree.stores import file_index
+
+        if self._stamp is not None:
+            fd = self._open_reader()
+            file_index.write_index(self.location, name, fd, self._stamp, StoredIndex(data, size), os.environ)
 
     def start_sync(self) -> None:
         if self._writer >= 0:  # the appended bytes start at the size before the append

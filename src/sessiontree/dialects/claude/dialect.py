@@ -40,6 +40,7 @@ class ClaudeCode(DialectBase):
 
     name = "claude"
     traits = Traits(
+        note_type=index.LineSummary,
         bookkeeping=records.METADATA_TYPES | records.METADATA_ENTRY_TYPES,
         marks=CANONICAL_MARKS,
         title_types=frozenset({"custom-title", "ai-title"}),

@@ -38,6 +38,7 @@ _KINDS: dict[str, EntryKind] = {"p": "prompt", "i": "other", "a": "answer", "c":
 class Codex(DialectBase):
     name = "codex"
     traits = Traits(
+        note_type=str,
         has_header=True,
         copies_headers=True,
         repairs_as_copy=True,

@@ -21,8 +21,8 @@ def read_status(connection: Connection, version: int) -> RepositoryStatus:
         SELECT (SELECT count(*) FROM sessiontree.session), (SELECT coalesce(sum(size), 0) FROM sessiontree.session),
             (SELECT count(*) FROM sessiontree.part),
             (SELECT count(*) FROM (
-                SELECT DISTINCT part.session, part.generation FROM sessiontree.part
-                JOIN sessiontree.session USING (session) WHERE part.generation < session.generation) AS old),
+                SELECT DISTINCT part.tenant, part.session, part.generation FROM sessiontree.part
+                JOIN sessiontree.session USING (tenant, session) WHERE part.generation < session.generation) AS old),
             (SELECT count(*) FROM sessiontree.blob),
             (SELECT coalesce(sum(length(data)), 0) FROM sessiontree.blob),
             current_setting('server_version')
@@ -60,7 +60,7 @@ def _find_gaps(connection: Connection) -> Iterator[str]:
         SELECT session, generation, start, expected FROM (
             SELECT session, generation, start,
                 lag(start + length(data), 1, 0::bigint)
-                    OVER (PARTITION BY session, generation ORDER BY start) AS expected
+                    OVER (PARTITION BY tenant, session, generation ORDER BY start) AS expected
             FROM sessiontree.part) AS part
         WHERE start <> expected ORDER BY session, generation, start
         """
@@ -71,37 +71,42 @@ def _find_gaps(connection: Connection) -> Iterator[str]:
     rows = connection.execute(
         """
         SELECT session, session.size, coalesce(max(start + length(data)), 0) AS found
-        FROM sessiontree.session LEFT JOIN sessiontree.part USING (session, generation)
-        GROUP BY session, session.size HAVING session.size <> coalesce(max(start + length(data)), 0) ORDER BY session
+        FROM sessiontree.session LEFT JOIN sessiontree.part USING (tenant, session, generation)
+        GROUP BY tenant, session, session.size HAVING session.size <> coalesce(max(start + length(data)), 0)
+        ORDER BY session
         """
     )
     for session, size, found in rows:
         yield f"session {session}: {found} bytes are stored, and its row says {size}"
 
 
-def join_parts(connection: Connection, session: str) -> int:
+def join_parts(connection: Connection, tenant: str, session: str) -> int:
     """Join the small parts of a session, and return how many rows that saves. Its bytes and offsets do not change."""
     with connection.transaction():
         # The row is locked, so no append, and no second clean-up, comes in between.
         row = connection.execute(
-            "SELECT generation FROM sessiontree.session WHERE session = %s FOR UPDATE", [session]
+            "SELECT generation FROM sessiontree.session WHERE tenant = %s AND session = %s FOR UPDATE",
+            [tenant, session],
         ).fetchone()
         if row is None:
             return 0
-        values = {"session": session, "generation": row[0], "size": _JOINED_SIZE}
+        values = {"tenant": tenant, "session": session, "generation": row[0], "size": _JOINED_SIZE}
         found = connection.execute(
             """
             WITH grouped AS (
                 SELECT min(start) AS start, string_agg(data, ''::bytea ORDER BY start) AS data, count(*) AS parts
-                FROM sessiontree.part WHERE session = %(session)s AND generation = %(generation)s
+                FROM sessiontree.part
+                WHERE tenant = %(tenant)s AND session = %(session)s AND generation = %(generation)s
                 GROUP BY start / %(size)s HAVING count(*) > 1
             ), deleted AS (
                 DELETE FROM sessiontree.part USING grouped
-                WHERE part.session = %(session)s AND part.generation = %(generation)s AND part.start > grouped.start
+                WHERE part.tenant = %(tenant)s AND part.session = %(session)s
+                    AND part.generation = %(generation)s AND part.start > grouped.start
                     AND part.start < grouped.start + length(grouped.data)
             ), joined AS (
                 UPDATE sessiontree.part SET data = grouped.data FROM grouped
-                WHERE part.session = %(session)s AND part.generation = %(generation)s AND part.start = grouped.start
+                WHERE part.tenant = %(tenant)s AND part.session = %(session)s
+                    AND part.generation = %(generation)s AND part.start = grouped.start
             )
             SELECT coalesce(sum(parts - 1), 0) FROM grouped
             """,
@@ -115,7 +120,7 @@ def remove_backups(connection: Connection, *, days: float) -> int:
     return connection.execute(
         """
         DELETE FROM sessiontree.part USING sessiontree.session
-        WHERE part.session = session.session AND part.generation < session.generation
+        WHERE part.tenant = session.tenant AND part.session = session.session AND part.generation < session.generation
             AND session.changed < clock_timestamp() - %s * interval '1 day'
         """,
         [days],

@@ -12,17 +12,28 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, LiteralString
 
 import psycopg
-from psycopg import Connection
+from psycopg import Connection, sql
 from psycopg_pool import ConnectionPool
 
 from sessiontree.core.ids import is_session_id
-from sessiontree.errors import DamagedError, NotFoundError, StoreError, WriteError
+from sessiontree.errors import DamagedError, NotFoundError, StoreError, UsageError, WriteError
 from sessiontree.paths import check_session_id, find_by_id
 from sessiontree.stores.blobs import blob_name, check_blob_name
-from sessiontree.stores.contract import RepositoryStatus, SessionRef, SessionStat, check_document_name
+from sessiontree.stores.contract import RepositoryStatus, SessionRef, SessionStat, TenantStatus, check_document_name
 from sessiontree.stores.postgres.maintenance import find_damage, join_parts, read_status, remove_backups
 from sessiontree.stores.postgres.schema import check_version, read_version, upgrade
 from sessiontree.stores.postgres.store import CHANNEL, PostgresStore, cause_of
+from sessiontree.stores.postgres.tenants import (
+    Quota,
+    add_tenant,
+    begin_as,
+    check_tenant,
+    find_tenant,
+    list_tenants,
+    remove_tenant,
+    with_tenant,
+    without_tenant,
+)
 
 _CONNECTIONS = 64
 _SECONDS_TO_CONNECT = 10
@@ -42,7 +53,11 @@ class PostgresRepository:
 
     def __init__(self, address: str) -> None:
         self.home = without_password(address)
-        self._address = address
+        self.tenant = find_tenant(address)
+        """The tenant whose rows it reads and writes; empty for those that all ordinary users share."""
+        self._quota = Quota(self.home, self.tenant)
+        self.channel = f"{CHANNEL}_{self.tenant}" if self.tenant else CHANNEL
+        self._address = without_tenant(address)
         # autocommit: a single statement is its own transaction, without the round trips of BEGIN and COMMIT.
         self._settings: dict[str, Any] = {
             "autocommit": True,
@@ -59,14 +74,33 @@ class PostgresRepository:
     @contextlib.contextmanager
     def connection(self) -> Iterator[Connection]:
         """A connection of the pool, for single statements."""
-        with (self._pool or self._open_pool()).connection() as connection:
+        with (self._pool or self._open_pool()).connection() as connection, self._as_tenant(connection):
             yield connection
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Connection]:
         """A connection in a transaction, which is committed at the end of the block."""
-        with self.connection() as connection, connection.transaction():
-            yield connection
+        with self.connection() as connection:
+            if self.tenant:  # it is in one already
+                yield connection
+                return
+            with connection.transaction():
+                yield connection
+
+    @contextlib.contextmanager
+    def _as_tenant(self, connection: Connection) -> Iterator[None]:
+        """Take the role of the tenant for one transaction: a connection is shared, and so may be its pooler's."""
+        if not self.tenant:
+            yield
+            return
+        connection.execute(begin_as(self.tenant))  # both statements in one round trip
+        try:
+            yield
+        except BaseException:
+            if not connection.closed:
+                connection.rollback()
+            raise
+        connection.commit()
 
     def read_row(
         self, statement: LiteralString, values: Sequence[Any] | Mapping[str, Any], *, binary: bool = False
@@ -109,6 +143,37 @@ class PostgresRepository:
         with self.connect() as connection:
             return upgrade(connection, self.home)
 
+    # Tenants
+
+    def add_tenant(self, name: str, *, quota: int | None = None) -> str:
+        with self._administering("add a tenant") as connection:
+            add_tenant(connection, self.home, name, quota)
+        return with_tenant(self.home, name)
+
+    def remove_tenant(self, name: str) -> None:
+        with self._administering("remove a tenant") as connection:
+            remove_tenant(connection, self.home, name)
+
+    def tenants(self) -> list[TenantStatus]:
+        with self._administering("list tenants") as connection:
+            return list_tenants(connection)
+
+    @contextlib.contextmanager
+    def _administering(self, action: str) -> Iterator[Connection]:
+        if self.tenant:
+            raise UsageError(f"{self.home}: cannot {action} as a tenant; use the address without it")
+        with self._reading() as connection:
+            yield connection
+
+    def check_quota(self) -> None:
+        """`QuotaError` if the tenant has stored as much as it may."""
+        if self._quota.is_due():
+            with self._reading() as connection:
+                self._quota.read(connection)
+        self._quota.check()
+
+    # Maintenance
+
     def status(self) -> RepositoryStatus:
         with self._reading() as connection:
             return read_status(connection, read_version(connection))
@@ -120,8 +185,8 @@ class PostgresRepository:
     def vacuum(self, *, days: float) -> tuple[int, int]:
         try:
             with self.connection() as connection:
-                rows = connection.execute("SELECT session FROM sessiontree.session ORDER BY session").fetchall()
-                joined = sum(join_parts(connection, session) for (session,) in rows)
+                rows = connection.execute("SELECT tenant, session FROM sessiontree.session ORDER BY 1, 2").fetchall()
+                joined = sum(join_parts(connection, tenant, session) for tenant, session in rows)
                 return joined, remove_backups(connection, days=days)
         except psycopg.Error as error:
             raise WriteError(f"{self.home}: cannot be cleaned up: {cause_of(error)}; run it again") from error
@@ -132,6 +197,8 @@ class PostgresRepository:
                 # The first connection is made directly: its error is immediate and clear, a pool only times out.
                 with self.connect() as connection:
                     check_version(connection, self.home)
+                    if self.tenant:
+                        check_tenant(connection, self.home, self.tenant)
                 logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
                 self._pool = ConnectionPool(
                     self._address,
@@ -164,8 +231,9 @@ class PostgresRepository:
     def find(self, wanted: str) -> SessionRef:
         with self._reading() as connection:
             rows = connection.execute(
-                "SELECT session FROM sessiontree.session WHERE starts_with(session, %s) ORDER BY session LIMIT 1000",
-                [wanted.replace("\x00", "")],
+                "SELECT session FROM sessiontree.session WHERE tenant = %s AND starts_with(session, %s)"
+                " ORDER BY session LIMIT 1000",
+                [self.tenant, wanted.replace("\x00", "")],
             ).fetchall()
         known = [(id, id) for (id,) in rows if is_session_id(id)]
         return SessionRef(find_by_id(wanted, known, self.home), self.home)
@@ -174,7 +242,8 @@ class PostgresRepository:
         with self._reading() as connection:
             rows = connection.execute(
                 "SELECT session, size, (extract(epoch FROM changed) * 1000000)::bigint, generation"
-                " FROM sessiontree.session ORDER BY session"
+                " FROM sessiontree.session WHERE tenant = %s ORDER BY session",
+                [self.tenant],
             ).fetchall()
         for id, size, microseconds, generation in rows:
             # Another program wrote a row with any other id. In a reference it could name another server.
@@ -184,9 +253,13 @@ class PostgresRepository:
     def delete(self, ref: SessionRef) -> None:
         try:
             with self.transaction() as connection:
-                found = connection.execute("DELETE FROM sessiontree.session WHERE session = %s", [ref.name]).rowcount
-                connection.execute("DELETE FROM sessiontree.part WHERE session = %s", [ref.name])
-                connection.execute("SELECT pg_notify(%s, %s)", [CHANNEL, ref.name])
+                key = (self.tenant, ref.name)
+                found = connection.execute(
+                    "DELETE FROM sessiontree.session WHERE tenant = %s AND session = %s", key
+                ).rowcount
+                connection.execute("DELETE FROM sessiontree.part WHERE tenant = %s AND session = %s", key)
+                connection.execute("DELETE FROM sessiontree.session_index WHERE tenant = %s AND session = %s", key)
+                connection.execute("SELECT pg_notify(%s, %s)", [self.channel, ref.name])
         except psycopg.Error as error:
             raise WriteError(f"{ref}: cannot be deleted: {cause_of(error)}") from error
         if not found:
@@ -196,15 +269,16 @@ class PostgresRepository:
         """Give the size of a session now and after each change; ends with it, or `timeout` seconds after a change."""
         seen: tuple[int, int] | None = None
         with self.connect() as listener:
-            listener.execute(f"LISTEN {CHANNEL}")
+            listener.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self.channel)))
             since = time.monotonic()
             while True:
                 # Asked for before the size is read: a change after that is notified, one before it is seen.
-                row = listener.execute(
-                    "UPDATE sessiontree.session SET watched_until = now() + %s::interval WHERE session = %s"
-                    " RETURNING generation, size",
-                    [_WATCHED, ref.name],
-                ).fetchone()
+                with self._as_tenant(listener):
+                    row = listener.execute(
+                        "UPDATE sessiontree.session SET watched_until = now() + %s::interval"
+                        " WHERE tenant = %s AND session = %s RETURNING generation, size",
+                        [_WATCHED, self.tenant, ref.name],
+                    ).fetchone()
                 if row is None:
                     return
                 if row != seen:
@@ -233,10 +307,13 @@ class PostgresBlobs:
 
     def put(self, data: bytes) -> str:
         name = blob_name(data)
+        self._repository.check_quota()
         try:
             with self._repository.connection() as connection:
                 connection.execute(
-                    "INSERT INTO sessiontree.blob VALUES (%s, %s) ON CONFLICT DO NOTHING", [name, data], prepare=True
+                    "INSERT INTO sessiontree.blob (tenant, name, data) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
+                    [self._repository.tenant, name, data],
+                    prepare=True,
                 )
         except psycopg.Error as error:
             raise WriteError(f"{self._repository.home}: cannot store a blob: {cause_of(error)}") from error
@@ -244,7 +321,9 @@ class PostgresBlobs:
 
     def get(self, name: str) -> bytes | None:
         row = self._repository.read_row(
-            "SELECT data FROM sessiontree.blob WHERE name = %s", [check_blob_name(name)], binary=True
+            "SELECT data FROM sessiontree.blob WHERE tenant = %s AND name = %s",
+            [self._repository.tenant, check_blob_name(name)],
+            binary=True,
         )
         if row is None:
             return None
@@ -265,24 +344,30 @@ class PostgresDocuments:
 
     def read(self, name: str) -> bytes | None:
         row = self._repository.read_row(
-            "SELECT data FROM sessiontree.document WHERE name = %s", [check_document_name(name)], binary=True
+            "SELECT data FROM sessiontree.document WHERE tenant = %s AND name = %s",
+            [self._repository.tenant, check_document_name(name)],
+            binary=True,
         )
         return None if row is None or row[0] is None else bytes(row[0])
 
     def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> None:
-        check_document_name(name)
+        key = (self._repository.tenant, check_document_name(name))
         try:
             with self._repository.transaction() as connection:
                 # The row is there before it is locked: otherwise two first updates would not wait for each other.
-                connection.execute("INSERT INTO sessiontree.document VALUES (%s) ON CONFLICT DO NOTHING", [name])
+                connection.execute(
+                    "INSERT INTO sessiontree.document (tenant, name) VALUES (%s, %s) ON CONFLICT DO NOTHING", key
+                )
                 row = (
                     connection.cursor(binary=True)
-                    .execute("SELECT data FROM sessiontree.document WHERE name = %s FOR UPDATE", [name])
+                    .execute("SELECT data FROM sessiontree.document WHERE tenant = %s AND name = %s FOR UPDATE", key)
                     .fetchone()
                 )
                 assert row is not None
                 old = None if row[0] is None else bytes(row[0])
-                connection.execute("UPDATE sessiontree.document SET data = %s WHERE name = %s", [change(old), name])
+                connection.execute(
+                    "UPDATE sessiontree.document SET data = %s WHERE tenant = %s AND name = %s", [change(old), *key]
+                )
         except psycopg.Error as error:
             raise WriteError(f"{self.location(name)}: cannot be written: {cause_of(error)}") from error
 

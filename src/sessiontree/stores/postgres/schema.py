@@ -45,6 +45,60 @@ MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
         "CREATE TABLE sessiontree.blob (name text PRIMARY KEY, data bytea NOT NULL)",
         "CREATE TABLE sessiontree.document (name text PRIMARY KEY, data bytea)",
     ),
+    (
+        # Tenants. The tenant is a part of every key: otherwise one tenant could find out what another one has, because
+        # creating it again would be refused. Rows without a tenant are shared by all ordinary users.
+        *(
+            statement
+            for table, key in (
+                ("session", "tenant, session"),
+                ("part", "tenant, session, generation, start"),
+                ("blob", "tenant, name"),
+                ("document", "tenant, name"),
+            )
+            for statement in (
+                f"""ALTER TABLE sessiontree.{table} ADD COLUMN tenant text COLLATE "C" NOT NULL DEFAULT ''""",
+                f"ALTER TABLE sessiontree.{table} DROP CONSTRAINT {table}_pkey",
+                f"ALTER TABLE sessiontree.{table} ADD PRIMARY KEY ({key})",
+            )
+        ),
+        # `revision` rises when bytes are overwritten: an index of older bytes is not used.
+        "ALTER TABLE sessiontree.session ADD COLUMN revision bigint NOT NULL DEFAULT 0",
+        """
+        CREATE TABLE sessiontree.session_index (
+            tenant text COLLATE "C" NOT NULL,
+            session text COLLATE "C" NOT NULL,
+            name text COLLATE "C" NOT NULL,
+            generation bigint NOT NULL,
+            revision bigint NOT NULL,
+            size bigint NOT NULL,
+            data bytea NOT NULL,
+            PRIMARY KEY (tenant, session, name)
+        )
+        """,
+        "ALTER TABLE sessiontree.session_index ALTER COLUMN data SET STORAGE EXTERNAL",
+        """
+        CREATE TABLE sessiontree.tenant (
+            tenant text COLLATE "C" PRIMARY KEY,
+            quota bigint,
+            created timestamptz NOT NULL DEFAULT now()
+        )
+        """,
+        """
+        CREATE FUNCTION sessiontree.current_tenant() RETURNS text LANGUAGE sql STABLE PARALLEL SAFE AS $$
+            SELECT CASE WHEN starts_with(current_user::text, 'sessiontree_tenant_')
+                THEN substr(current_user::text, 20) ELSE '' END
+        $$
+        """,
+        *(
+            statement
+            for table in ("session", "part", "blob", "document", "session_index", "tenant")
+            for statement in (
+                f"ALTER TABLE sessiontree.{table} ENABLE ROW LEVEL SECURITY",
+                f"CREATE POLICY own_rows ON sessiontree.{table} USING (tenant = sessiontree.current_tenant())",
+            )
+        ),
+    ),
 )
 
 

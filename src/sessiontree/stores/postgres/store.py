@@ -15,7 +15,7 @@ import psycopg
 from psycopg import Connection
 
 from sessiontree.errors import ConflictError, ExistsError, NotFoundError, ReplacedError, WriteError
-from sessiontree.stores.contract import SessionRef
+from sessiontree.stores.contract import SessionRef, StoredIndex
 
 if TYPE_CHECKING:
     from sessiontree.stores.postgres.repository import PostgresRepository
@@ -24,30 +24,37 @@ _PART_SIZE = 1 << 20
 """Long contents are stored in parts of at most this size."""
 
 CHANNEL = "sessiontree"
-"""The channel of notifications; the payload is the id of a session that was appended to while somebody watched it."""
+"""The channel of notifications, of each tenant with its name. The payload is the id of a session that was appended to
+while somebody watched it."""
 
-_STATE: LiteralString = "SELECT generation, size, fence FROM sessiontree.session WHERE session = %s"
+_READ_AHEAD = 4 << 20
+"""Bytes that are read together by a reader that goes on where its last read ended: each read is a round trip."""
+
+_STATE: LiteralString = """
+SELECT generation, size, fence, revision FROM sessiontree.session WHERE tenant = %s AND session = %s
+"""
 _LOCK: LiteralString = f"{_STATE} FOR UPDATE"
 
 # A notification takes a lock that all commits of the database share, so nobody pays for it who is not watched.
 _APPEND: LiteralString = """
 WITH appended AS (
     UPDATE sessiontree.session SET size = size + %(length)s, changed = clock_timestamp()
-    WHERE session = %(session)s AND generation = %(generation)s AND size = %(start)s AND fence = %(fence)s
+    WHERE tenant = %(tenant)s AND session = %(session)s AND generation = %(generation)s AND size = %(start)s
+        AND fence = %(fence)s
     RETURNING watched_until
 ), stored AS (
-    INSERT INTO sessiontree.part (session, generation, start, data)
-    SELECT %(session)s, %(generation)s, %(start)s, %(data)s FROM appended
+    INSERT INTO sessiontree.part (tenant, session, generation, start, data)
+    SELECT %(tenant)s, %(session)s, %(generation)s, %(start)s, %(data)s FROM appended
 )
-SELECT CASE WHEN watched_until > clock_timestamp() THEN pg_notify('sessiontree', %(session)s) END FROM appended
+SELECT CASE WHEN watched_until > clock_timestamp() THEN pg_notify(%(channel)s, %(session)s) END FROM appended
 """
 
 # The server joins the rows: as one value they cost the reader a tenth of what single rows do.
 _READ: LiteralString = """
 SELECT min(start), string_agg(data, ''::bytea ORDER BY start) FROM sessiontree.part
-WHERE session = %(session)s AND generation = %(generation)s AND start < %(end)s AND start >= (
+WHERE tenant = %(tenant)s AND session = %(session)s AND generation = %(generation)s AND start < %(end)s AND start >= (
     SELECT coalesce(max(start), 0) FROM sessiontree.part
-    WHERE session = %(session)s AND generation = %(generation)s AND start <= %(offset)s
+    WHERE tenant = %(tenant)s AND session = %(session)s AND generation = %(generation)s AND start <= %(offset)s
 )
 """
 
@@ -58,6 +65,7 @@ class State(NamedTuple):
     generation: int
     size: int
     fence: int
+    revision: int
 
 
 class PostgresStore:
@@ -67,6 +75,13 @@ class PostgresStore:
         self.ref = ref
         self._repository = repository
         self._session = ref.name
+        self._key = (repository.tenant, ref.name)
+        self._read_end = -1
+        """End of the last read."""
+        self._ahead = (0, b"")
+        """Bytes that were read ahead, and their offset."""
+        self._indexed: State | None = None
+        """The state when the index was asked for."""
         self._generation: int | None = None
         """The generation this store reads and writes; None before the first read."""
         self._fence = 0
@@ -97,28 +112,90 @@ class PostgresStore:
     def readinto(self, offset: int, buffer: memoryview) -> int:
         if self._generation is None:
             self.size()
+        start, ahead = self._ahead
+        if not start <= offset < start + len(ahead) or self._held is not None:
+            # The buffer is freed before the next one is read, and after the last one.
+            start, ahead = self._ahead = (0, b"")
+            continues = offset == self._read_end and self._held is None
+            start, ahead = self._read_part(offset, max(len(buffer), _READ_AHEAD if continues else 0))
+            if continues and len(ahead) > offset - start + len(buffer):
+                self._ahead = start, ahead
+        part = memoryview(ahead)[offset - start :][: len(buffer)]
+        buffer[: len(part)] = part
+        self._read_end = offset + len(part)
+        if start + len(ahead) <= self._read_end:
+            self._ahead = (0, b"")
+        return len(part)
+
+    def _read_part(self, offset: int, size: int) -> tuple[int, bytes]:
+        """Bytes from an offset on, and some before it: the offset of the first one, and all of them."""
         values = {
+            "tenant": self._repository.tenant,
             "session": self._session,
             "generation": self._generation,
             "offset": offset,
-            "end": offset + len(buffer),
+            "end": offset + size,
         }
         row = self._read_row(_READ, values, binary=True)
-        if row is None or row[0] is None:
-            return 0
-        part = memoryview(row[1])[offset - row[0] :][: len(buffer)]
-        buffer[: len(part)] = part
-        return len(part)
+        return (offset, b"") if row is None or row[0] is None else (row[0], row[1])
 
     def _read_state(self) -> State | None:
-        row = self._read_row(_STATE, [self._session])
+        row = self._read_row(_STATE, self._key)
         return None if row is None else State(*row)
+
+    # The index beside the bytes
+
+    def read_index(self, name: str) -> StoredIndex | None:
+        row = self._read_row(
+            """
+            SELECT session.generation, session.size, session.fence, session.revision, found.size, found.data
+            FROM sessiontree.session LEFT JOIN sessiontree.session_index AS found ON
+                found.tenant = session.tenant AND found.session = session.session AND found.name = %(name)s
+                AND found.generation = session.generation AND found.revision = session.revision
+                AND found.size <= session.size
+            WHERE session.tenant = %(tenant)s AND session.session = %(session)s
+            """,
+            {"tenant": self._repository.tenant, "session": self._session, "name": name},
+            binary=True,
+        )
+        self._indexed = None if row is None else State(*row[:4])
+        if row is None or row[0] != self._generation or row[5] is None:
+            return None
+        return StoredIndex(bytes(row[5]), row[4])
+
+    def write_index(self, name: str, data: bytes, size: int) -> None:
+        state = self._indexed
+        if state is None or state.generation != self._generation:
+            return
+        try:
+            with self._connection() as connection:
+                connection.execute(
+                    """
+                    INSERT INTO sessiontree.session_index (tenant, session, name, generation, revision, size, data)
+                    SELECT tenant, session, %(name)s, generation, revision, %(size)s, %(data)s FROM sessiontree.session
+                    WHERE tenant = %(tenant)s AND session = %(session)s AND generation = %(generation)s
+                        AND revision = %(revision)s
+                    ON CONFLICT (tenant, session, name) DO UPDATE SET generation = excluded.generation,
+                        revision = excluded.revision, size = excluded.size, data = excluded.data
+                    """,
+                    {
+                        "tenant": self._repository.tenant,
+                        "session": self._session,
+                        "name": name,
+                        "size": size,
+                        "data": data,
+                        "generation": state.generation,
+                        "revision": state.revision,
+                    },
+                )
+        except psycopg.Error:  # a user who may only read, a server that is going down: all is read the next time, too
+            return
 
     def _size_of_backup(self, generation: int) -> int:
         row = self._read_row(
             "SELECT coalesce(max(start + length(data)), 0) FROM sessiontree.part"
-            " WHERE session = %s AND generation = %s",
-            [self._session, generation],
+            " WHERE tenant = %s AND session = %s AND generation = %s",
+            [*self._key, generation],
         )
         assert row is not None
         return int(row[0])
@@ -133,11 +210,16 @@ class PostgresStore:
     # Writing
 
     def create(self, data: Iterable[bytes]) -> None:
+        self._repository.check_quota()
         try:
             with self._repository.transaction() as connection:
-                connection.execute("INSERT INTO sessiontree.session (session, size) VALUES (%s, 0)", [self._session])
+                connection.execute(
+                    "INSERT INTO sessiontree.session (tenant, session, size) VALUES (%s, %s, 0)", self._key
+                )
                 size = self._store_parts(connection, 0, data)
-                connection.execute("UPDATE sessiontree.session SET size = %s WHERE session = %s", [size, self._session])
+                connection.execute(
+                    "UPDATE sessiontree.session SET size = %s WHERE tenant = %s AND session = %s", [size, *self._key]
+                )
         except psycopg.errors.UniqueViolation:
             raise ExistsError(f"{self.location}: the session exists") from None
         except psycopg.Error as error:
@@ -146,9 +228,13 @@ class PostgresStore:
 
     def append(self, data: bytes, *, expected_size: int) -> int | None:
         self._check_failure()
+        if self._repository.tenant and self._held is None:
+            self._repository.check_quota()
         if self._generation is None:
             self.size()
         values = {
+            "tenant": self._repository.tenant,
+            "channel": self._repository.channel,
             "session": self._session,
             "generation": self._generation,
             "start": expected_size,
@@ -161,7 +247,7 @@ class PostgresStore:
                 row = connection.execute(_APPEND, values, prepare=True).fetchone()
                 if row is not None:
                     return expected_size + len(data)
-                state = connection.execute(_STATE, [self._session], prepare=True).fetchone()
+                state = connection.execute(_STATE, self._key, prepare=True).fetchone()
         except psycopg.Error as error:
             raise self._fail("append", error) from error
         self._adopt(state)
@@ -171,14 +257,14 @@ class PostgresStore:
     def exclusive(self) -> Iterator[int]:
         self._check_failure()
         if self._held is not None:
-            state = self._held.execute(_STATE, [self._session]).fetchone()
+            state = self._held.execute(_STATE, self._key).fetchone()
             assert state is not None, "the row is locked"
             yield State(*state).size
             return
         raised: BaseException | None = None
         try:
             with self._repository.transaction() as connection:
-                state = self._adopt(connection.execute(_LOCK, [self._session]).fetchone())
+                state = self._adopt(connection.execute(_LOCK, self._key).fetchone())
                 self._held = connection
                 try:
                     yield state.size
@@ -210,10 +296,11 @@ class PostgresStore:
                         FOR (least(start + length(data), %(end)s) - greatest(start, %(offset)s))::int)
                     FROM (greatest(%(offset)s - start, 0) + 1)::int
                 )
-                WHERE session = %(session)s AND generation = %(generation)s
+                WHERE tenant = %(tenant)s AND session = %(session)s AND generation = %(generation)s
                     AND start < %(end)s AND start + length(data) > %(offset)s
                 """,
                 {
+                    "tenant": self._repository.tenant,
                     "new": data,
                     "offset": offset,
                     "end": offset + len(data),
@@ -221,8 +308,12 @@ class PostgresStore:
                     "generation": self._generation,
                 },
             )
+            self._held.execute(
+                "UPDATE sessiontree.session SET revision = revision + 1 WHERE tenant = %s AND session = %s", self._key
+            )
         except psycopg.Error as error:
             raise self._fail("overwrite", error) from error
+        self._ahead = (0, b"")
 
     def replace(self, data: Iterable[bytes], *, expected_size: int) -> str:
         with self.exclusive() as size:
@@ -236,12 +327,13 @@ class PostgresStore:
                     written = self._store_parts(self._held, new, data)
                     self._held.execute(
                         "UPDATE sessiontree.session SET generation = %s, size = %s, changed = clock_timestamp()"
-                        " WHERE session = %s",
-                        [new, written, self._session],
+                        " WHERE tenant = %s AND session = %s",
+                        [new, written, *self._key],
                     )
             except psycopg.Error as error:
                 raise self._fail("replace", error) from error
         self._generation = new
+        self._ahead = (0, b"")
         return f"{self.location} generation {old}"
 
     def start_sync(self) -> None:
@@ -259,9 +351,9 @@ class PostgresStore:
         try:
             with self._repository.transaction() as connection:
                 row = connection.execute(
-                    "UPDATE sessiontree.session SET fence = fence + 1 WHERE session = %s"
-                    " RETURNING generation, size, fence",
-                    [self._session],
+                    "UPDATE sessiontree.session SET fence = fence + 1 WHERE tenant = %s AND session = %s"
+                    " RETURNING generation, size, fence, revision",
+                    self._key,
                 ).fetchone()
         except psycopg.Error as error:
             raise WriteError(f"{self.location}: the server cannot be reached: {cause_of(error)}; try again") from error
@@ -275,18 +367,21 @@ class PostgresStore:
     def _store_parts(self, connection: Connection, generation: int, data: Iterable[bytes]) -> int:
         """Store contents from offset 0 on, and return their size."""
 
-        def parts() -> Iterator[tuple[str, int, int, bytes]]:
+        def parts() -> Iterator[tuple[str, str, int, int, bytes]]:
             start = 0
             for content in data:
                 for at in range(0, len(content), _PART_SIZE):
                     part = content[at : at + _PART_SIZE]
-                    yield self._session, generation, start, part
+                    yield *self._key, generation, start, part
                     start += len(part)
             sizes.append(start)
 
         sizes: list[int] = []
         with connection.cursor() as cursor:
-            cursor.executemany("INSERT INTO sessiontree.part VALUES (%s, %s, %s, %s)", parts())
+            cursor.executemany(
+                "INSERT INTO sessiontree.part (tenant, session, generation, start, data) VALUES (%s, %s, %s, %s, %s)",
+                parts(),
+            )
         return sizes[0]
 
     # Connections and failures
@@ -299,7 +394,7 @@ class PostgresStore:
         with self._repository.connection() as connection:
             yield connection
 
-    def _adopt(self, row: tuple[int, int, int] | None) -> State:
+    def _adopt(self, row: tuple[int, int, int, int] | None) -> State:
         """Take over the fence of a row; `ReplacedError` if the session was deleted or replaced."""
         if row is None:
             raise ReplacedError(f"{self.location}: was deleted while it was open; nothing was written")

@@ -1,0 +1,119 @@
+"""The index of a session's lines as bytes, to be stored beside the session and loaded at the next open.
+
+It holds the columns of the journal, the tree and the line offsets, and no body. Whether the session still has the bytes
+that were indexed is the store's answer (`IndexStore`). What is checked here is the index itself: a checksum, its
+version and the number of bytes it covers. An index that is not exactly what was written is not loaded, and the session
+is read as if there were none.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from typing import Any
+from zlib import crc32
+
+import msgspec
+from msgspec import Raw, Struct
+
+from sessiontree.core.entries import Fragment, Problem
+from sessiontree.core.tree import TreeColumns
+
+_VERSION = 1
+_CHECKSUM = 4
+
+STORED_SIZE = 4 << 20
+"""Minimum size in bytes of a session whose index is stored. Smaller ones are read in a few milliseconds."""
+GROWTH = 16
+"""The index is stored again when this part of the session, one in so many bytes, is not in it."""
+
+NUMBERS = "I" if array("I").itemsize == 4 else "L"
+
+
+class OffsetColumns(Struct, frozen=True, array_like=True, gc=False):
+    """Consecutive entries: the lines of a block, or lines stored one by one."""
+
+    first_node: int
+    first_line: int
+    start: int
+    wide: bool
+    """Whether the ends take eight bytes each."""
+    ends: bytes
+    listed: tuple[bytes, bytes, bytes] | None = None
+    """Starts, ends and numbers of lines that were stored one by one."""
+
+
+class IndexColumns(Struct, frozen=True, array_like=True):
+    """Everything that reading the lines of a session has found, except their bodies."""
+
+    size: int
+    lines: int
+    header_node: int | None
+    """The number of entries before the header; None without one."""
+    header_fields: dict[str, Any]
+    header_span: tuple[int, int, int] | None
+    type_names: list[str]
+    types: bytes
+    tree: TreeColumns
+    offsets: list[OffsetColumns]
+    updates: dict[int, int]
+    parts: dict[int, list[int]]
+    has_implied_parents: bool
+    own_customs: list[int]
+    state_lines: dict[int, bytes]
+    generated_ids: list[int]
+    unchecked_blocks: list[tuple[int, int, int]]
+    problems: list[Problem]
+    reported_once: set[str]
+    fragments: list[Fragment]
+    notes: Raw
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(IndexColumns).decode
+
+
+def index_name(dialect: str, version: int) -> str:
+    """The name of the index that this version of sessiontree can load."""
+    return f"{dialect}-{version}-{_VERSION}-{sys.byteorder}"
+
+
+def encode_notes(notes: list[object]) -> Raw:
+    return Raw(_encode(notes))
+
+
+def decode_notes(notes: Raw, note_type: type | None) -> list[object]:
+    item = None if note_type is None else note_type | None
+    found: list[object] = msgspec.msgpack.decode(notes, type=list[item])  # type: ignore[valid-type]
+    return found
+
+
+def encode_index(columns: IndexColumns) -> bytes | None:
+    """The columns with a checksum; None if a value cannot be encoded exactly, such as a text that is not Unicode."""
+    try:
+        data = _encode(columns)
+    except (UnicodeEncodeError, OverflowError, RecursionError):
+        return None
+    return data + crc32(data).to_bytes(_CHECKSUM, "big")
+
+
+def decode_index(data: bytes, size: int) -> IndexColumns | None:
+    """The columns of the first `size` bytes of a session; None if they are not exactly what was encoded."""
+    view = memoryview(data)
+    if len(data) < _CHECKSUM or crc32(view[:-_CHECKSUM]) != int.from_bytes(view[-_CHECKSUM:], "big"):
+        return None
+    try:
+        columns = _decode(view[:-_CHECKSUM])
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    return columns if columns.size == size else None
+
+
+def number_bytes(numbers: list[int]) -> bytes:
+    return array(NUMBERS, numbers).tobytes()
+
+
+def numbers_of(data: bytes) -> list[int]:
+    numbers = array(NUMBERS)
+    numbers.frombytes(data)
+    return numbers.tolist()

@@ -1,0 +1,145 @@
+"""Indexes of session files, in the cache folder: one small file for each large session.
+
+An index belongs to the bytes it was made of. If device, inode, size and both times of the session's file are the ones
+that were recorded, the file is unchanged. If it has only grown, the bytes before the recorded end are compared at its
+start, at its end and in places between. Otherwise the index is not used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from hashlib import blake2b
+
+import msgspec
+from msgspec import Struct
+
+from sessiontree import paths
+from sessiontree.stores.contract import StoredIndex
+
+_TOTAL_SIZE = 256 << 20
+"""Bytes of all indexes together; those that were not used for the longest time are removed."""
+_COMPARED = 64
+_COMPARED_SIZE = 4096
+_TICK_NS = 20_000_000
+"""A file that changed less than this ago may change again without getting another time."""
+_TEMPORARY = "tmp-"
+
+
+class FileStamp(Struct, frozen=True, array_like=True):
+    """What changes with a file."""
+
+    device: int
+    inode: int
+    size: int
+    modified: int
+    changed: int
+
+    @classmethod
+    def of(cls, fd: int) -> FileStamp:
+        stat = os.fstat(fd)
+        return cls(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+
+    @property
+    def is_settled(self) -> bool:
+        return time.time_ns() - max(self.modified, self.changed) > _TICK_NS
+
+
+class _IndexFile(Struct, frozen=True, array_like=True):
+    path: str
+    stamp: FileStamp
+    compared: bytes
+    """A digest of some of the bytes."""
+    data: bytes
+
+
+_decode = msgspec.msgpack.Decoder(_IndexFile).decode
+
+
+def read_index(path: str, name: str, fd: int, environment: Mapping[str, str]) -> StoredIndex | None:
+    """The index of an open session file, if its bytes are still the indexed ones."""
+    place = _index_path(path, name, environment)
+    try:
+        with open(place, "rb") as file:
+            stored = _decode(file.read())
+    except (OSError, msgspec.MsgspecError):
+        return None
+    was, now = stored.stamp, FileStamp.of(fd)
+    if stored.path != path or (was.device, was.inode) != (now.device, now.inode) or now.size < was.size:
+        return None
+    # A file of the same size and another time was changed where it was: then nothing is known about its lines.
+    if was != now and (now.size == was.size or _digest(fd, was.size) != stored.compared):
+        return None
+    with contextlib.suppress(OSError):
+        os.utime(place)
+    return StoredIndex(stored.data, was.size)
+
+
+def write_index(path: str, name: str, fd: int, before: FileStamp, index: StoredIndex, home: Mapping[str, str]) -> None:
+    """Store an index of an open file, if it has not changed since `before`, when its reading began."""
+    if index.size != before.size or not before.is_settled:
+        return
+    compared = _digest(fd, index.size)
+    if FileStamp.of(fd) != before:
+        return
+    place = _index_path(path, name, home)
+    folder = os.path.dirname(place)
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        number, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=folder)
+        try:
+            with os.fdopen(number, "wb") as file:
+                file.write(msgspec.msgpack.encode(_IndexFile(path, before, compared, index.data)))
+            os.replace(temporary, place)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+        _remove_oldest(folder)
+    except (OSError, UnicodeEncodeError):  # a full disk, a read-only folder: the session is read without an index
+        return
+
+
+def drop_indexes(path: str, environment: Mapping[str, str]) -> None:
+    """Remove the indexes of a file whose bytes are overwritten."""
+    stem = os.path.basename(_index_path(path, "", environment))
+    for found in _iter_files(os.path.dirname(_index_path(path, "", environment))):
+        if found.name.startswith(stem):
+            with contextlib.suppress(OSError):
+                os.unlink(found.path)
+
+
+def _index_path(path: str, name: str, environment: Mapping[str, str]) -> str:
+    key = blake2b(os.fsencode(path), digest_size=16).hexdigest()
+    return os.path.join(paths.cache_folder(environment), "indexes", f"{key}.{name}")
+
+
+def _digest(fd: int, size: int) -> bytes:
+    """A digest of the first and the last bytes before an end, and of bytes in between."""
+    digest = blake2b(digest_size=16)
+    last = max(size - _COMPARED_SIZE, 0)
+    for number in range(_COMPARED + 1):
+        start = last * number // _COMPARED
+        digest.update(os.pread(fd, min(_COMPARED_SIZE, size - start), start))
+    return digest.digest()
+
+
+def _iter_files(folder: str) -> Iterator[os.DirEntry[str]]:
+    with contextlib.suppress(OSError), os.scandir(folder) as found:
+        yield from found
+
+
+def _remove_oldest(folder: str) -> None:
+    files: list[tuple[float, int, str]] = []
+    for found in _iter_files(folder):
+        with contextlib.suppress(OSError):
+            stat = found.stat(follow_symlinks=False)
+            files.append((stat.st_mtime, stat.st_size, found.path))
+    left = sum(size for _, size, _ in files)
+    for _, size, path in sorted(files):
+        if left <= _TOTAL_SIZE:
+            return
+        os.unlink(path)
+        left -= size
