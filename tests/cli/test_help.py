@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -53,29 +54,57 @@ def test_the_root_help_imports_no_command() -> None:
     assert done.stdout.endswith("[]\n")
 
 
-def test_drawing_a_tree_loads_no_other_client_and_nothing_of_the_search(tmp_path: Path) -> None:
-    transcript = tmp_path / "t.jsonl"
+def write_transcript(path: Path) -> None:
+    """A transcript of Claude Code with one prompt."""
     line = {
         "type": "user",
         "uuid": "8b01d2e4-0000-4000-8000-000000000001",
         "parentUuid": None,
         "sessionId": "8b01d2e4-0000-4000-8000-000000000000",
         "timestamp": "2026-02-16T10:20:30.000Z",
+        "cwd": "/projects/shop",
         "message": {"role": "user", "content": "hello"},
     }
-    transcript.write_text(json.dumps(line) + "\n")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(line) + "\n")
+
+
+def loaded_by(*arguments: str, home: Path) -> list[str]:
+    """The modules that a command has loaded at its end."""
     program = (
         "import sys, json\nfrom sessiontree.cli import main\n"
-        f"assert main(['tree', {str(transcript)!r}]) == 0\n"
+        f"assert main({list(arguments)!r}) == 0\n"
         "print(json.dumps(sorted(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    loaded = json.loads(done.stdout.splitlines()[-1])
+    folders = {"HOME": "", "CLAUDE_CONFIG_DIR": ".claude", "SESSIONTREE_HOME": "ours", "SESSIONTREE_CACHE": "cache"}
+    around = {**os.environ, **{name: str(home / folder) for name, folder in folders.items()}}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=around)
+    loaded: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return loaded
+
+
+def test_drawing_a_tree_loads_no_other_client_and_nothing_of_the_search(tmp_path: Path) -> None:
+    write_transcript(tmp_path / "t.jsonl")
+    loaded = loaded_by("tree", str(tmp_path / "t.jsonl"), home=tmp_path)
     assert "sessiontree.dialects.claude.dialect" in loaded
     others = ("codex", "gemini", "neovate", "opencode", "qwen")
     assert not [name for name in loaded if name.startswith(tuple(f"sessiontree.dialects.{other}" for other in others))]
     assert not [name for name in loaded if name.endswith(".texts") or name.startswith("sessiontree.search")]
     assert "sessiontree.library.last_session" not in loaded
+
+
+@pytest.mark.parametrize("command", ["list", "stats"])
+def test_sessions_that_did_not_change_are_shown_without_the_modules_that_read_them(
+    tmp_path: Path, command: str
+) -> None:
+    write_transcript(
+        tmp_path / ".claude" / "projects" / "-projects-shop" / "8b01d2e4-0000-4000-8000-000000000000.jsonl"
+    )
+    first = loaded_by(command, "--all", home=tmp_path)
+    again = loaded_by(command, "--all", home=tmp_path)
+    reading = ("sessiontree.library.summary_reader", "sessiontree.dialects.claude", "sessiontree.dialects.tool_table")
+    assert "sessiontree.library.summary_reader" in first
+    assert not [name for name in again if name.startswith((*reading, "sessiontree.repair"))]
 
 
 def test_the_help_fits_the_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

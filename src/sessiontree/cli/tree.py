@@ -7,6 +7,7 @@ current entry.
 from __future__ import annotations
 
 import argparse
+from itertools import islice
 
 from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
@@ -22,6 +23,7 @@ EXAMPLES = """examples:
   sessiontree tree 019c2f3a --fold
   sessiontree tree s.jsonl --around 4d871814"""
 
+_ROWS_AT_ONCE = 256
 _FILTERS = {name.replace(" ", "-"): name for name in FILTERS}
 _STYLES: dict[PartKind, str] = {
     "id": "2",
@@ -80,7 +82,8 @@ def _print_tree(session: Session, options: Options) -> None:
     lines = draw_tree(rows, width, RowFormat.full(), _paint if output.use_color() else None, around)
     command = _pager()
     if command is None and not output.is_terminal():
-        output.print_lines(lines)
+        while step := list(islice(lines, _ROWS_AT_ONCE)):
+            output.print_lines(["\n".join(step)])  # one write: each may be a system call
         return
     from sessiontree.cli.pager import page
 

@@ -121,6 +121,8 @@ def build_context(path: Path, rules: Rules) -> Context:
     kept_ids = {path.ids[at] for at in positions if compaction_at is not None and at < compaction_at}
 
     def messages_of(entry: Entry) -> list[Message]:
+        if entry.id not in edits and entry.id not in kept_ids:
+            return list(entry_messages(entry))
         found = []
         for message in entry_messages(entry):
             if isinstance(message, System) and entry.id in kept_ids:

@@ -24,24 +24,25 @@ import time
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 
-from sessiontree.conversion.tool_mapping import find_file
 from sessiontree.core.context import milliseconds
 from sessiontree.core.entries import Entry, MessageEntry, UsageRecord
 from sessiontree.core.jsonio import parse_json
 from sessiontree.core.messages import Assistant, ToolCall, ToolResult, tool_calls
 from sessiontree.core.usage import UnpricedUsage, unpriced_totals
 from sessiontree.dialects.passthrough import PASSTHROUGH, passthrough_of
-from sessiontree.dialects.tool_table import FileUse
 from sessiontree.library import counts
 from sessiontree.library.counts import Counted
-from sessiontree.library.summary import replace_surrogates
-from sessiontree.library.summary_reader import DAMAGE
+from sessiontree.library.summary import DAMAGE, replace_surrogates
 from sessiontree.session.journal import Journal
 from sessiontree.session.reader import Reader
+
+if TYPE_CHECKING:
+    from sessiontree.dialects.tool_table import FileUse
 
 KEY = 8
 """Bytes of a key: among a billion items, the chance of a collision is 1 in 40."""
@@ -276,6 +277,9 @@ class _StatsCollector:
     """Collects the items of one session line by line, in columns: a session can have half a million items."""
 
     def __init__(self, agent: str, default_time: int) -> None:
+        from sessiontree.conversion.tool_mapping import find_file  # imports more than stored statistics need
+
+        self._find_file = find_file
         self._agent = agent
         self._default_time = default_time
         self._models = _StringTable()
@@ -373,7 +377,7 @@ class _StatsCollector:
         model = self._model
         if call.id:
             self._model_of_call[call.id] = model
-        found = find_file(call.name, call.arguments, self._agent)
+        found = self._find_file(call.name, call.arguments, self._agent)
         if found is None:
             self._calls.append(key, at, (model, NO_FILE, 0))
         else:

@@ -14,6 +14,8 @@ from sessiontree.stores.contract import DocumentStore, not_a_file
 Health: TypeAlias = Literal["ok", "unchecked", "damaged", "empty", "draft"]
 """`ok` only if `doctor` would report no damage: `unchecked` if the complete session was not examined yet."""
 
+DAMAGE = frozenset({"torn-tail", "undecodable", "fused-records", "glued-stub", "nul-run", "not-an-object"})
+"""Kinds of problems that mean lost or broken bytes."""
 WINDOW = 64 * 1024
 """Bytes read at each end of a file."""
 TAG_DOCUMENT = "marks.json"

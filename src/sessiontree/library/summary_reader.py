@@ -21,7 +21,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from sessiontree import repair
 from sessiontree.core.context import milliseconds
 from sessiontree.core.entries import Header
 from sessiontree.core.usage import UnpricedUsage, UsageTotals
@@ -40,6 +39,7 @@ from sessiontree.library.partial_reader import (
 )
 from sessiontree.library.roots import dialect_named
 from sessiontree.library.summary import (
+    DAMAGE,
     MAX_PROMPT,
     MAX_TITLE,
     WINDOW,
@@ -53,8 +53,6 @@ from sessiontree.stores.contract import SessionRef, SessionStore, read_bytes
 
 _PLAIN = SessionFile()
 _FIRST, _EDGE = 1024, 64
-DAMAGE = frozenset({"torn-tail", "undecodable", "fused-records", "glued-stub", "nul-run", "not-an-object"})
-"""Kinds of problems that mean lost or broken bytes."""
 _BROKEN_LINKS = frozenset({"missing-parent", "cycle", "self-parent"})
 
 
@@ -106,7 +104,9 @@ def read_ends(
     counted = counts.count(reader) if is_whole else counts.estimate(reader, 2 * WINDOW, size)
     is_damaged: bool | None = _is_damaged(reader, lines.count(b"\n"), len(reader), is_whole=is_whole) or None
     if is_whole and is_examined and not is_damaged:
-        is_damaged = repair.is_damaged(reader)
+        from sessiontree.repair import is_damaged as has_findings  # few sessions are examined while others wait
+
+        is_damaged = has_findings(reader)
     cut = 0 if is_whole else head.rfind(b"\n") + 1
     last = _last_time(reader, bisect_left(range(len(reader)), cut, key=lambda node: reader.journal.span(node).start))
     active = _time(last or reader.last_activity or "")

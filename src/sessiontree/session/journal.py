@@ -583,8 +583,9 @@ class Journal:
     def iter_entries(self, nodes: Sequence[int]) -> Iterator[Entry]:
         """Iterate over the entries of some nodes, in the given order, holding only a few of them in memory."""
         parse, may_refer = self.dialect.parse, self.dialect.traits.may_refer_to_blobs
+        has_updates = bool(self._updates or self._parts)
         for node, raw in zip(nodes, self.iter_raw(nodes), strict=True):
-            if self.types[node] == UPDATE and (self._updates or self._parts):
+            if has_updates and self.types[node] == UPDATE:
                 yield Unknown(kind=UPDATE, fields=self.fields_of(raw))
                 continue
             refers = may_refer and _BLOB_PREFIX in raw

@@ -218,9 +218,10 @@ def _local_clock(timestamp: str, now: datetime) -> str:
         moment = datetime.fromisoformat(timestamp).astimezone()
     except (ValueError, OverflowError):
         return ""
-    if moment.date() == now.date():
-        return moment.strftime("%H:%M")
-    return moment.strftime("%m-%d %H:%M" if moment.year == now.year else "%Y-%m-%d")
+    if moment.year != now.year:
+        return f"{moment.year:04}-{moment.month:02}-{moment.day:02}"
+    hour = f"{moment.hour:02}:{moment.minute:02}"
+    return hour if moment.date() == now.date() else f"{moment.month:02}-{moment.day:02} {hour}"
 
 
 def describe_node(node: Node) -> dict[str, Any]:
