@@ -139,7 +139,7 @@ def convert_fields(cls: type[ValueT], fields: Mapping[str, Any], parsers: Parser
     `parsers` maps field names, here and in nested values, to their own tolerant parsers.
     """
     values: dict[str, Any] = {}
-    for field in msgspec.structs.fields(cls):
+    for field in _fields_of(cls):
         if field.encode_name not in fields:
             continue
         found = fields[field.encode_name]
@@ -157,6 +157,12 @@ def convert_fields(cls: type[ValueT], fields: Mapping[str, Any], parsers: Parser
             elif field.required:
                 raise
     return cls(**values)
+
+
+@functools.cache
+def _fields_of(cls: type[Any]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """The fields of a class; msgspec looks at its annotations each time, which takes longer than a conversion."""
+    return msgspec.structs.fields(cls)
 
 
 def _matches_but_for_surrogates(found: Any, declared: Any) -> bool:
