@@ -207,7 +207,7 @@ def branched(path: Path, count: int, line: Line = native_line) -> Path:
     return path
 
 
-BRANCHED = {"native": native_line, "omp": native_line, "claude": claude_line, "neovate": neovate_line}
+BRANCHED: dict[str, Line] = {"native": native_line, "omp": native_line, "claude": claude_line, "neovate": neovate_line}
 
 
 def compacted(path: Path, count: int) -> Path:
