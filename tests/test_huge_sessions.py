@@ -207,7 +207,7 @@ def branched(path: Path, count: int, line: Line = native_line) -> Path:
     return path
 
 
-BRANCHED = {"native": native_line, "omp": native_line, "claude": claude_line, "neovate": neovate_line}
+BRANCHED: dict[str, Line] = {"native": native_line, "omp": native_line, "claude": claude_line, "neovate": neovate_line}
 
 
 def compacted(path: Path, count: int) -> Path:
@@ -272,7 +272,12 @@ def test_examining_compactions_takes_linear_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [b'{"type":"mess\x00age","id":"%d garbage \xff\xfe', b'{garbage {%d} {"type": {"a":"x"}} }{ 1']
+    "line",
+    [
+        b'{"type":"mess\x00age","id":"%d garbage \xff\xfe',
+        b'{garbage {%d} {"type": {"a":"x"}} }{ 1',
+        b'{"{"%d"{"{"}"{"',
+    ],
 )
 def test_lines_of_garbage_take_little_more_time_than_trying_to_decode_them(line: bytes, tmp_path: Path) -> None:
     lines = [line % number for number in range(20_000)]

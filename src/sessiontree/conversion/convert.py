@@ -326,13 +326,11 @@ class _Conversion:
         compaction kept, and not after its summary.
         """
         session = self._session
-        leaves = [(id, session.node_of(id)) for id in session.leaves()]
-        inner: set[int] = set()
+        leaves = [(id, session.journal.tree.node_of[id]) for id in session.leaves()]
+        inner = bytearray(len(session.journal))
         if not session.dialect.traits.one_line_per_entry:
-            for _, node in leaves:
-                history = session.dialect.find_history(session.journal, node, session.read_options)
-                inner.update(other for other in history if other != node)
-        yield from (id for id, node in leaves if id != leaf and node not in inner)
+            _mark_histories(session, [node for _, node in leaves], inner)
+        yield from (id for id, node in leaves if id != leaf and not inner[node])
 
     def _track_id(self, entry: CanonicalEntry, id: str | None) -> None:
         self._count += 1
@@ -361,6 +359,22 @@ class _Conversion:
                 self._report.note(
                     LossNote("dropped", "images and texts stored outside the file", "their blob is missing")
                 )
+
+
+def _mark_histories(session: Reader, leaves: Sequence[int], inner: bytearray) -> None:
+    """Mark the lines before each leaf in its history."""
+    links = session.dialect.find_history_links(session.journal, session.read_options)
+    # The newest first: an earlier leaf may be in its history, and then all lines before that one are, too.
+    for leaf in sorted(leaves, reverse=True):
+        if links is None:
+            history = () if inner[leaf] else session.dialect.find_history(session.journal, leaf, session.read_options)
+            for node in history:
+                inner[node] = inner[node] or node != leaf
+            continue
+        at = None if leaf in links.hidden else links.ends.get(leaf, leaf)
+        while at is not None and (at == leaf or not inner[at]):
+            inner[at] = inner[at] or at != leaf
+            at = links.parents[at]
 
 
 def _entries_by_line(session: Reader, leaf: str | None, all_branches: bool) -> dict[str, CanonicalEntry]:

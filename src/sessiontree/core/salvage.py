@@ -27,13 +27,16 @@ BOM = b"\xef\xbb\xbf"
 # UTF-8 does not stop the JSON decoder.
 _BLANK = re.compile(r"[ \t\r\n]*")
 _NULS = re.compile(r"[\x00 \t\r\n]*\x00[\x00 \t\r\n]*")
-_OBJECT_START = re.compile(r'\{\s*"')
+# An object starts with a key. A short first string without a colon after it is none: an error of the decoder takes much
+# longer than this check.
+_KEY = r'"(?![^"\\]{0,64}(?:"\s*(?:[^:\s]|\Z)|\Z))'
+_OBJECT_START = re.compile(rf"\{{\s*{_KEY}")
 # Matches what follows an object nested in another one. Such an object may look like a record: agents often print
 # session files in tool output. But it is only data of the enclosing object, which is damaged.
 _INSIDE_ANOTHER = re.compile(r"\s*[,\]}]")
 # Matches the beginning of a JSON value that is not an object.
 _OTHER_VALUE = re.compile(r'["\[\-0-9]|true|false|null|NaN|Infinity')
-_VALUE_START = re.compile(rf'\{{\s*["}}]|{_OTHER_VALUE.pattern}')
+_VALUE_START = re.compile(rf"\{{\s*(?:}}|{_KEY})|{_OTHER_VALUE.pattern}")
 # Sizes of the slices given to the decoder, 0 for the rest of the line: see `_try_decode`.
 _WINDOWS = (4096, 256 * 1024, 0)
 _LONGEST_TOKEN = 16

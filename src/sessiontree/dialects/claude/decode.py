@@ -265,7 +265,7 @@ class _Decoder:
         """Return the entries before a boundary from the first kept one on, and whether each was kept."""
         if not preserved.nodes:
             return []
-        history = find_earlier_history(chain, find_leaf_before(chain, node), AS_CLIENT)
+        history = find_earlier_history(chain, find_leaf_before(chain, node), AS_CLIENT, since=preserved.nodes)
         first = next((at for at, other in enumerate(history) if other in preserved.nodes), len(history))
         return self._groups_kept(history[first:], preserved)
 

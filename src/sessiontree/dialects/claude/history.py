@@ -7,6 +7,7 @@ chain line that follows metadata lines names the last of them in its passthrough
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 from sessiontree.core.entries import ENTRY_TYPES
@@ -18,7 +19,7 @@ from sessiontree.dialects.claude.boundaries import (
     is_separator,
 )
 from sessiontree.dialects.claude.chain import Chain
-from sessiontree.dialects.claude.path import find_earlier_path, find_path
+from sessiontree.dialects.claude.path import Path, find_earlier_path, find_path
 from sessiontree.dialects.claude.records import AFTER, Fields, object_in, string_in
 from sessiontree.dialects.contract import IndexedLines, ReadOptions, is_metadata_id
 from sessiontree.dialects.passthrough import PASSTHROUGH, passthrough_of
@@ -55,27 +56,48 @@ def _find_metadata_history(chain: Chain, leaf: int, read_options: ReadOptions) -
 
 def find_chain_history(chain: Chain, leaf: int | None, read_options: ReadOptions) -> list[int]:
     """Return the chain lines of a conversation from the very beginning."""
-    return _find_chain_history(chain, leaf, find_path(chain, leaf, read_options).nodes, read_options)
+    return _find_chain_history(chain, leaf, find_path(chain, leaf, read_options), read_options)
 
 
-def find_earlier_history(chain: Chain, leaf: int | None, read_options: ReadOptions) -> list[int]:
-    """Return the chain lines of a conversation as it was when a line was the last one."""
-    return _find_chain_history(chain, leaf, find_earlier_path(chain, leaf, read_options).nodes, read_options)
+def find_earlier_history(
+    chain: Chain, leaf: int | None, read_options: ReadOptions, since: frozenset[int] = frozenset()
+) -> list[int]:
+    """Return the chain lines of a conversation as it was when a line was the last one.
+
+    With `since`, it starts with the first of these lines, if all of them are part of it.
+    """
+    return _find_chain_history(chain, leaf, find_earlier_path(chain, leaf, read_options), read_options, since)
 
 
-def _find_chain_history(chain: Chain, leaf: int | None, nodes: list[int], read_options: ReadOptions) -> list[int]:
+def _find_chain_history(
+    chain: Chain, leaf: int | None, path: Path, read_options: ReadOptions, since: frozenset[int] = frozenset()
+) -> list[int]:
     paths: list[list[int]] = []
     boundaries: set[int] = set()
+    original: set[int] = set()
+    """With `since`: the lines on these paths that were written there. Preserved ones have another position."""
     while leaf is not None:
+        nodes = path.nodes
         if nodes and nodes[0] != leaf and is_separator(chain, nodes[0]):
             nodes = _with_compaction(chain, nodes[1:])
         paths.append(nodes)
+        if since:
+            original.update(node for node in nodes if node not in path.preserved)
+            history = _join(paths) if original >= since else []
+            tail = history[min(map(history.index, since)) :] if history else []
+            if tail and original.issuperset(tail):
+                return tail
         first = nodes[0] if nodes else leaf
         if chain.types[first] != "compaction" or first == leaf or first in boundaries:
             break
         boundaries.add(first)
         leaf = None if compacts_nothing(chain, first) else find_leaf_before(chain, first)
-        nodes = find_earlier_path(chain, leaf, read_options).nodes
+        path = find_earlier_path(chain, leaf, read_options)
+    return _join(paths)
+
+
+def _join(paths: Sequence[list[int]]) -> list[int]:
+    """Return the lines of several paths of a conversation, of which the last one is the earliest."""
     if len(paths) == 1:
         return paths[0]
     history: dict[int, None] = {}
