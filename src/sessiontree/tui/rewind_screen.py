@@ -18,7 +18,7 @@ from textual.events import Resize
 from textual.widgets import Footer
 
 from sessiontree.agent.checkpoints import RewindPlan, RewindScope
-from sessiontree.agent.controller import ForkPoint
+from sessiontree.agent.prompt_points import ForkPoint
 from sessiontree.agent.workspace import Workspace
 from sessiontree.app.actions.contract import Done
 from sessiontree.app.actions.rewind import RewindAction, plan_rewind, plan_undo_rewind
