@@ -369,6 +369,34 @@ def test_slash_opens_a_menu_with_descriptions(chat: Chat) -> None:
     chat.run([], steps)
 
 
+def test_enter_sends_a_complete_command_although_arguments_could_follow(chat: Chat) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        editor = screen_of(pilot).editor
+        await pilot.press("slash", *"rew", "enter")
+        assert editor.text == "/rewind "
+        await until(pilot, lambda: editor.menu.is_open)  # "undo" could follow
+        await pilot.press("enter")
+        await opens(pilot, RewindScreen)
+        await pilot.press("escape")
+        await idle(pilot)
+        await pilot.press("slash", *"rewind", "space", "down", "enter")
+        assert editor.text == "/rewind undo "
+
+    chat.run([], steps, session=chat.session("first", "One."))
+
+
+def test_the_status_line_does_not_count_time_while_a_question_waits(chat: Chat) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        status = screen_of(pilot).query_one("#status", TextRow)
+        await pilot.press("escape", "escape")
+        await opens(pilot, ChoiceDialog)
+        assert status._text.startswith("? waiting for your answer")
+        await pilot.press("escape")
+        await until(pilot, lambda: "waiting" not in status._text)
+
+    chat.run([], steps, session=chat.session("first", "One."))
+
+
 def test_at_completes_files_of_the_project(chat: Chat) -> None:
     (chat.place.project / "src").mkdir()
     (chat.place.project / "src" / "lexer.py").write_text("")

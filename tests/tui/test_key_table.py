@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from io import StringIO
 from typing import Any
 
 import pytest
+from rich.console import Console
 from textual.binding import Binding
 from textual.dom import DOMNode
+from textual.widgets._footer import FooterKey
 
 from sessiontree.tui import chat, explore_board, sessions, tree
-from sessiontree.tui.key_table import KeyRow, Shortcut, make_bindings, make_help
+from sessiontree.tui.key_table import KeyFooter, KeyRow, Shortcut, make_bindings, make_help
+from tests.tui.conftest import Running, until
 
 
 def test_a_table_makes_bindings_and_help() -> None:
@@ -22,7 +27,27 @@ def test_a_table_makes_bindings_and_help() -> None:
     assert isinstance(second, Binding)
     assert (first.key, first.action, first.description, first.show) == ("n", "screen.go(1)", "Next", True)
     assert (second.description, second.show) == ("next, previous", False)
-    assert make_help(*rows) == "Enter       send\nn  N        next, previous"
+    console = Console(width=24, file=StringIO(), color_system=None)
+    with console.capture() as printed:
+        console.print(make_help(*rows, after="The end"))
+    lines = [line.rstrip() for line in printed.get().split("\n")]
+    assert lines[:5] == ["Enter       send", "n  N        next,", "            previous", "", "The end"]
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_the_footer_cuts_no_label(running: Running, width: int) -> None:
+    async def run() -> None:
+        async with running((width, 24)) as pilot:
+            await pilot.press("down")
+            await pilot.pause()
+            footer = pilot.app.screen.query_one(KeyFooter)
+            shown = list(footer.query(FooterKey))
+            assert len(shown) >= 3
+            assert all(key.region.right <= width for key in shown)
+            await pilot.resize_terminal(200, 24)
+            await until(pilot, lambda: any(key.description == "Export" for key in footer.query(FooterKey)))
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize(

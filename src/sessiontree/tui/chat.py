@@ -198,7 +198,9 @@ class ChatScreen(Screen[None]):
         self._activity = activity
         chat = self.chat
         seconds = time.monotonic() - chat.began if chat.began is not None else None
-        text = status_text(chat.controller.state, self._use, seconds=seconds, queued=len(chat.queue))
+        text = status_text(
+            chat.controller.state, self._use, seconds=seconds, queued=len(chat.queue), is_asking=chat.is_asking
+        )
         self._status_row.show(f"{clean(activity)}{' · ' if activity else ''}{text}")
         self._queue_row.display = bool(chat.queue)
         self._queue_row.show("  queued: " + " │ ".join(one_line(line) for line in chat.queue))

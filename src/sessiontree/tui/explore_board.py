@@ -13,7 +13,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import HorizontalScroll
 from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from sessiontree.agent.events import AgentEnd, Persisted, Retry, TextDelta
 from sessiontree.agent.tools.base import Tools
@@ -36,7 +36,7 @@ from sessiontree.tui.chat_dialogs import render_diff_text
 from sessiontree.tui.chat_events import EventView
 from sessiontree.tui.chat_transcript import Transcript
 from sessiontree.tui.dialogs import PageDialog
-from sessiontree.tui.key_table import KeyRow, Shortcut, make_bindings, make_help
+from sessiontree.tui.key_table import KeyFooter, KeyRow, Shortcut, make_bindings, make_help
 from sessiontree.tui.line_list import TextRow
 from sessiontree.views.listing import amount
 from sessiontree.views.text import clean, one_line, plural
@@ -172,7 +172,7 @@ class ExploreScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         yield TextRow(id="title")
         yield HorizontalScroll(id="lanes", can_focus=False)
-        yield Footer()
+        yield KeyFooter()
 
     async def on_mount(self) -> None:
         self.set_interval(_REDRAW_SECONDS, self.show)
@@ -319,7 +319,7 @@ class LaneScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         yield TextRow(id="title")
         yield self.transcript
-        yield Footer()
+        yield KeyFooter()
 
     def on_mount(self) -> None:
         self.query_one("#title", TextRow).show(f" lane {self.lane.number} · {one_line(self.lane.name)}")

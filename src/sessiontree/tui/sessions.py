@@ -12,7 +12,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.events import Key, Resize
-from textual.widgets import Footer, Input
+from textual.widgets import Input
 from textual.worker import Worker, get_current_worker
 
 from sessiontree.app.actions.contract import ActionPlan, Description, Done
@@ -30,7 +30,7 @@ from sessiontree.library.summary import Summary
 from sessiontree.search.query_parser import FILTERS, parse
 from sessiontree.tui.action_flow import ActionScreen
 from sessiontree.tui.dialogs import MenuDialog, PageDialog, PlanDialog, TextDialog
-from sessiontree.tui.key_table import KeyRow, Shortcut, make_bindings, make_help
+from sessiontree.tui.key_table import KeyFooter, KeyRow, Shortcut, make_bindings, make_help
 from sessiontree.tui.line_list import LineList, TextRow
 from sessiontree.tui.preview_panel import PreviewPanel
 from sessiontree.tui.requests import Chat, Resume
@@ -86,18 +86,27 @@ _SCREEN_KEYS = (
     KeyRow("Esc", "back out one level", Shortcut("escape", "back")),
     KeyRow("F1", "this help, also while you type", Shortcut("f1", "help")),
 )
-HELP = f"""Type to filter by title, project and git branch. Letters may be scattered: flklog finds "flaky login".
+_ABOUT = """Type to filter by title, project and git branch. Letters may be scattered: flklog finds "flaky login".
 Filters in the same box: agent:claude dir:api since:2d tag:wip is:error; Tab completes them.
-After a moment the text of all sessions is searched, too; the hit is shown after the title.
-
-{make_help(*_LIST_KEYS, *_SCREEN_KEYS)}"""
+After a moment the text of all sessions is searched, too; the hit is shown after the title."""
 
 
 _MOVES = {"down": 1, "pagedown": 10, "up": -1, "pageup": -10}
 
 
+_BOX_KEYS = (
+    KeyRow("Enter", "resume", Shortcut("enter", "submit", "Resume")),
+    KeyRow("Down", "move to the list", Shortcut("down", "screen.enter_list", "List")),
+    KeyRow("Tab", "complete; this project, or all", Shortcut("tab", "screen.complete", "This project or all")),
+    KeyRow("F1", "this help", Shortcut("f1", "screen.help", "Help")),
+)
+"""Keys of the box, for the footer."""
+
+
 class FilterBox(Input):
     """The box to find sessions in. Keys that move a cursor lead from it to the list."""
+
+    BINDINGS: ClassVar[list[BindingType]] = make_bindings(*_BOX_KEYS)
 
     def __init__(self, leave: Callable[[str], object]) -> None:
         super().__init__(placeholder="Type to find a session", id="box", select_on_focus=False)
@@ -150,7 +159,7 @@ class SessionsScreen(ActionScreen[None]):
             yield SessionLineList(id="list")
             yield PreviewPanel(id="preview")
         yield TextRow(id="command")
-        yield Footer()
+        yield KeyFooter()
 
     def on_mount(self) -> None:
         self._known = self.app.workbench.library.snapshot().sessions
@@ -287,6 +296,12 @@ class SessionsScreen(ActionScreen[None]):
         if key != "down" or line_list.cursor != 0 or not self.query_one("#box", Input).value:
             line_list.action_move(_MOVES[key])
 
+    def action_enter_list(self) -> None:
+        self._enter_list("down")
+
+    def action_complete(self) -> None:
+        self._complete(self.query_one("#box", Input))
+
     def on_key(self, event: Key) -> None:
         box = self.query_one("#box", Input)
         if event.key == "tab" and (self.focused is box or not box.value):
@@ -330,7 +345,7 @@ class SessionsScreen(ActionScreen[None]):
         self.call_after_refresh(self._show_selected)
 
     def action_help(self) -> None:
-        self.app.push_screen(PageDialog("Keys", HELP))
+        self.app.push_screen(PageDialog("Keys", make_help(*_LIST_KEYS, *_SCREEN_KEYS, before=_ABOUT)))
 
     def action_next_sort(self) -> None:
         sort = SORTS[(SORTS.index(self._options.sort) + 1) % len(SORTS)]

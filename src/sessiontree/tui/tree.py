@@ -15,7 +15,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.events import Resize
-from textual.widgets import Footer, Input
+from textual.widgets import Input
 from textual.worker import get_current_worker
 
 from sessiontree.app.actions.contract import ActionPlan, Done
@@ -28,7 +28,7 @@ from sessiontree.session.session import Session
 from sessiontree.tui.action_flow import ActionScreen
 from sessiontree.tui.dialogs import MenuDialog, PageDialog, TextDialog
 from sessiontree.tui.entry_panel import EntryPanel, plain_text
-from sessiontree.tui.key_table import KeyRow, Shortcut, make_bindings, make_help
+from sessiontree.tui.key_table import KeyFooter, KeyRow, Shortcut, make_bindings, make_help
 from sessiontree.tui.line_list import LineList, TextRow
 from sessiontree.views.text import clean, one_line, plural
 from sessiontree.views.tree_drawing import PartKind, RowFacts, RowFormat, draw_row, lane_color, read_facts
@@ -101,9 +101,7 @@ _LIST_KEYS = (
     KeyRow("↑ ↓", "move; also PgUp, PgDn, Home and End"),
     KeyRow("Enter", "go to the entry; to a prompt: to just before it, and its text is copied"),
 )
-HELP = f"""{make_help(*_LIST_KEYS, *_KEYS, _BACK)}
-
-● on the active path  ○ other branches  ◆ merge  ▸ folded  ⊘ left out of the context"""
+_LEGEND = "● on the active path  ○ other branches  ◆ merge  ▸ folded  ⊘ left out of the context"
 
 
 class TreeSource:
@@ -213,7 +211,7 @@ class TreeScreen(ActionScreen[None]):
             yield LineList(id="tree")
             yield EntryPanel(id="panel")
         yield TextRow(id="status")
-        yield Footer()
+        yield KeyFooter()
 
     def on_mount(self) -> None:
         self.query_one("#title", TextRow).show(f" {one_line(self._title)}  reading…")
@@ -400,7 +398,7 @@ class TreeScreen(ActionScreen[None]):
         self.query_one(EntryPanel).scroll_pages(pages)
 
     def action_help(self) -> None:
-        self.app.push_screen(PageDialog("Keys", HELP))
+        self.app.push_screen(PageDialog("Keys", make_help(*_LIST_KEYS, *_KEYS, _BACK, after=_LEGEND)))
 
     def action_find(self) -> None:
         self.add_class("finding")
