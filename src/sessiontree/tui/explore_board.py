@@ -232,6 +232,12 @@ class ExploreScreen(Screen[None]):
             self._open = LaneScreen(self._session, self.selected, self._answers)
             self.app.push_screen(self._open, lambda _: setattr(self, "_open", None))
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's
+        """Lanes are stopped while they run, and decided on afterwards; the footer shows what is possible."""
+        if action == "stop":
+            return self._stop is not None
+        return self._decider is not None or action not in ("keep", "merge", "drop", "diff")
+
     def action_stop(self, is_all: bool) -> None:
         if self._stop is not None and self.selected is not None:
             self._stop(None if is_all else self.selected.number)
