@@ -21,3 +21,15 @@ def make_sample_home(folder: Path, monkeypatch: pytest.MonkeyPatch, now: datetim
     for name in ("SESSIONTREE_HOME", "XDG_DATA_HOME", "CLAUDE_CONFIG_DIR", "PI_CODING_AGENT_DIR"):
         monkeypatch.delenv(name, raising=False)
     return folder
+
+
+@pytest.fixture
+def library_clock() -> datetime | None:
+    """The clock of the sample library; tests whose output contains times override it."""
+    return None
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library_clock: datetime | None) -> Path:
+    """A home folder with the sample library."""
+    return make_sample_home(tmp_path / "home", monkeypatch, library_clock)

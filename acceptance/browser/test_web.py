@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from tests.explore.repos import make_repository
-from tests.sample_home import make_sample_home
 
 from acceptance.browser.chromium import Browser, Page
 from acceptance.browser.hostile import session as hostile_session
@@ -55,11 +54,6 @@ class Served:
         self._server.should_exit = True
         self._thread.join(30)
         self.library.close()
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    return make_sample_home(tmp_path / "home", monkeypatch)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from sessiontree.app.workbench import Workbench
 from sessiontree.library.library import Library
 from sessiontree.tui.app import SessionTreeApp
 from sessiontree.tui.requests import Request
-from tests.sample_home import make_sample_home
+from tests.sample_home import home
 
 NOW = datetime(2026, 2, 16, 12, tzinfo=UTC)
 """The clock of the sample library."""
@@ -26,9 +26,12 @@ NOW = datetime(2026, 2, 16, 12, tzinfo=UTC)
 Running = Callable[..., contextlib.AbstractAsyncContextManager[Pilot[Request | None]]]
 
 
+__all__ = ["home"]
+
+
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    return make_sample_home(tmp_path / "home", monkeypatch, NOW)
+def library_clock() -> datetime:
+    return NOW
 
 
 @pytest.fixture

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from textual.events import Paste
 from textual.pilot import Pilot
+from textual.screen import Screen
 from textual.widgets import OptionList, Static
 
 from sessiontree.tui.app import SessionTreeApp
@@ -22,6 +23,8 @@ from sessiontree.tui.rewind_screen import RewindScreen
 from tests.chat.terminals import Place, call, session_texts, turn
 from tests.tui.chats import Chat, idle, screen_of, sees, sent, shown
 from tests.tui.conftest import until
+
+ScreenT = TypeVar("ScreenT", bound=Screen[Any])
 
 
 @pytest.fixture
@@ -165,6 +168,23 @@ async def asked(pilot: Pilot[Any]) -> ApprovalDialog:
     return dialog
 
 
+async def opens(pilot: Pilot[Any], kind: type[ScreenT]) -> ScreenT:
+    """Wait until a screen or dialog is on top."""
+    await until(pilot, lambda: isinstance(pilot.app.screen, kind))
+    screen = pilot.app.screen
+    assert isinstance(screen, kind)
+    return screen
+
+
+async def written(pilot: Pilot[Any]) -> None:
+    """Let the agent write a file: `WRITES`."""
+    await sent(pilot, "write it")
+    await asked(pilot)
+    await pilot.press("y")
+    await sees(pilot, "Done.")
+    await idle(pilot)
+
+
 WRITES = (turn("", call("write", path="x.txt", content="one\ntwo\n")), turn("Done."))
 
 
@@ -243,9 +263,7 @@ def test_the_arrows_choose_in_an_approval_and_esc_interrupts_the_run(chat: Chat)
 def test_keys_typed_when_a_question_appears_go_to_the_input(chat: Chat) -> None:
     async def steps(pilot: Pilot[Any]) -> None:
         await sent(pilot, "write it")
-        await until(pilot, lambda: isinstance(pilot.app.screen, ApprovalDialog))
-        dialog = pilot.app.screen
-        assert isinstance(dialog, ApprovalDialog)
+        dialog = await opens(pilot, ApprovalDialog)
         await until(pilot, lambda: isinstance(dialog.focused, OptionList))
         dialog._shown_at = time.monotonic() + 60  # the question has just appeared
         await pilot.press("y", "a")
@@ -284,7 +302,7 @@ def test_esc_twice_lists_prompts_and_the_next_prompt_is_a_sibling(chat: Chat) ->
 
     async def steps(pilot: Pilot[Any]) -> None:
         await pilot.press("escape", "escape")
-        await until(pilot, lambda: isinstance(pilot.app.screen, ChoiceDialog))
+        await opens(pilot, ChoiceDialog)
         await pilot.press("enter")
         await until(pilot, lambda: screen_of(pilot).editor.text == "second")
         await idle(pilot)
@@ -305,7 +323,7 @@ def test_f_in_the_list_of_prompts_makes_a_new_session_and_typed_text_is_preserve
 
     async def steps(pilot: Pilot[Any]) -> None:
         await pilot.press(*"mine", "escape", "escape")
-        await until(pilot, lambda: isinstance(pilot.app.screen, ChoiceDialog))
+        await opens(pilot, ChoiceDialog)
         await pilot.press("f")
         await until(pilot, lambda: screen_of(pilot).editor.text == "second\n\nmine")
         await idle(pilot)
@@ -349,6 +367,34 @@ def test_slash_opens_a_menu_with_descriptions(chat: Chat) -> None:
         await sees(pilot, "requests")
 
     chat.run([], steps)
+
+
+def test_enter_sends_a_complete_command_although_arguments_could_follow(chat: Chat) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        editor = screen_of(pilot).editor
+        await pilot.press("slash", *"rew", "enter")
+        assert editor.text == "/rewind "
+        await until(pilot, lambda: editor.menu.is_open)  # "undo" could follow
+        await pilot.press("enter")
+        await opens(pilot, RewindScreen)
+        await pilot.press("escape")
+        await idle(pilot)
+        await pilot.press("slash", *"rewind", "space", "down", "enter")
+        assert editor.text == "/rewind undo "
+
+    chat.run([], steps, session=chat.session("first", "One."))
+
+
+def test_the_status_line_does_not_count_time_while_a_question_waits(chat: Chat) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        status = screen_of(pilot).query_one("#status", TextRow)
+        await pilot.press("escape", "escape")
+        await opens(pilot, ChoiceDialog)
+        assert status._text.startswith("? waiting for your answer")
+        await pilot.press("escape")
+        await until(pilot, lambda: "waiting" not in status._text)
+
+    chat.run([], steps, session=chat.session("first", "One."))
 
 
 def test_at_completes_files_of_the_project(chat: Chat) -> None:
@@ -395,7 +441,7 @@ def test_earlier_prompts_are_recalled_with_up_and_searched_with_ctrl_r(chat: Cha
         await pilot.press("down", "down")
         assert editor.text == "draft"
         await pilot.press("ctrl+r", *"app")
-        await until(pilot, lambda: isinstance(pilot.app.screen, ChoiceDialog))
+        await opens(pilot, ChoiceDialog)
         await pilot.press("enter")
         await until(pilot, lambda: editor.text == "apples")
 
@@ -454,7 +500,7 @@ def test_plan_mode_only_reads_until_the_plan_is_approved(chat: Chat) -> None:
         await sees(pilot, "approval: plan")
         await sent(pilot, "plan it")
         await sees(pilot, "✗ write x.txt")
-        await until(pilot, lambda: isinstance(pilot.app.screen, ChoiceDialog))
+        await opens(pilot, ChoiceDialog)
         assert not (chat.place.project / "x.txt").exists()
         await pilot.press("down", "enter")
         await sees(pilot, "Written.")
@@ -488,7 +534,7 @@ def test_slash_tree_opens_the_tree_and_a_prompt_returns_to_the_input(chat: Chat)
         await sent(pilot, "/tree")
         await until(pilot, lambda: isinstance(pilot.app.screen, BranchScreen) and pilot.app.screen._source is not None)
         await pilot.press("home", "down", "down", "enter")
-        await until(pilot, lambda: isinstance(pilot.app.screen, MenuDialog))
+        await opens(pilot, MenuDialog)
         await pilot.press("enter")
         await until(pilot, lambda: screen_of(pilot).editor.text == "second")
         await idle(pilot)
@@ -513,11 +559,11 @@ def test_slash_mode_and_slash_model_open_menus(chat: Chat) -> None:
     async def steps(pilot: Pilot[Any]) -> None:
         for command in ("/mode", "/model", "/thinking"):
             await sent(pilot, command)
-            await until(pilot, lambda: isinstance(pilot.app.screen, ChoiceDialog))
+            await opens(pilot, ChoiceDialog)
             await pilot.press("escape")
             await idle(pilot)
         await sent(pilot, "/mode")
-        await until(pilot, lambda: isinstance(pilot.app.screen, ChoiceDialog))
+        await opens(pilot, ChoiceDialog)
         await pilot.press(*"auto", "enter")
         await sees(pilot, "approval: autoEdit")
 
@@ -560,16 +606,9 @@ def test_content_of_a_session_cannot_break_the_screen(chat: Chat) -> None:
 # Rewinding
 
 
-async def rewind_screen(pilot: Pilot[Any]) -> RewindScreen:
-    await until(pilot, lambda: isinstance(pilot.app.screen, RewindScreen))
-    screen = pilot.app.screen
-    assert isinstance(screen, RewindScreen)
-    return screen
-
-
 async def confirmed(pilot: Pilot[Any], text: str) -> None:
     """Wait for a plan that contains a text, and confirm it."""
-    await until(pilot, lambda: isinstance(pilot.app.screen, PlanDialog))
+    await opens(pilot, PlanDialog)
     await until(pilot, lambda: text in "\n".join(str(line.content) for line in pilot.app.screen.query(Static)))
     await pilot.press("y")
 
@@ -578,13 +617,9 @@ def test_rewind_shows_what_would_change_and_rewinds_both_and_is_undone(chat: Cha
     path = chat.place.project / "x.txt"
 
     async def steps(pilot: Pilot[Any]) -> None:
-        await sent(pilot, "write it")
-        await asked(pilot)
-        await pilot.press("y")
-        await sees(pilot, "Done.")
-        await idle(pilot)
+        await written(pilot)
         await sent(pilot, "/rewind")
-        screen = await rewind_screen(pilot)
+        screen = await opens(pilot, RewindScreen)
         panel = screen.query_one(RenderedPanel)
         await until(pilot, lambda: panel.is_done)
         changes = "\n".join(panel.render_line(y).text for y in range(panel.size.height))
@@ -599,7 +634,7 @@ def test_rewind_shows_what_would_change_and_rewinds_both_and_is_undone(chat: Cha
         assert screen_of(pilot).editor.text == "write it"
         screen_of(pilot).editor.set_text("")
         await sent(pilot, "/rewind")
-        await rewind_screen(pilot)
+        await opens(pilot, RewindScreen)
         await pilot.press("u")
         await confirmed(pilot, "undo the last rewind")
         await sees(pilot, "Done.")
@@ -612,17 +647,13 @@ def test_rewind_shows_what_would_change_and_rewinds_both_and_is_undone(chat: Cha
 @pytest.mark.parametrize(("key", "is_kept", "input"), [("c", True, "write it"), ("f", False, "")])
 def test_rewind_takes_back_the_conversation_or_the_files(chat: Chat, key: str, is_kept: bool, input: str) -> None:
     async def steps(pilot: Pilot[Any]) -> None:
-        await sent(pilot, "write it")
-        await asked(pilot)
-        await pilot.press("y")
-        await sees(pilot, "Done.")
-        await idle(pilot)
+        await written(pilot)
         await sent(pilot, "/rewind")
-        await rewind_screen(pilot)
+        await opens(pilot, RewindScreen)
         await pilot.press("escape")
         await idle(pilot)
         await sent(pilot, "/rewind")
-        await rewind_screen(pilot)
+        await opens(pilot, RewindScreen)
         await pilot.press(key)
         await confirmed(pilot, "rewind to")
         await sees(pilot, "restored")

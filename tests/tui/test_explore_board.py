@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from textual.pilot import Pilot
+from textual.widgets._footer import FooterKey
 
 from sessiontree.compaction.prompts import CARE
 from sessiontree.tui.explore_board import DiffScreen, ExploreScreen, LaneColumn, LaneScreen
@@ -98,6 +99,11 @@ def test_lanes_are_dropped_decided_about_later_and_merged(chat: Chat) -> None:
     chat.run([turn("A summary.", when=CARE, repeat=True), *TURNS], steps)
 
 
+def footer(pilot: Pilot[Any]) -> list[str]:
+    """The labels of the keys that are shown."""
+    return [key.description for key in pilot.app.screen.query(FooterKey)]
+
+
 def test_running_lanes_are_watched_live_and_stopped(chat: Chat) -> None:
     slow = turn("word " * 4_000, delay=0.02, piece=5)
 
@@ -109,6 +115,8 @@ def test_running_lanes_are_watched_live_and_stopped(chat: Chat) -> None:
             return isinstance(screen, ExploreScreen) and sum("word" in text for text in columns(screen)) == 2
 
         await until(pilot, is_running)
+        assert "Stop" in footer(pilot)
+        assert "Keep" not in footer(pilot)
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(pilot.app.screen, LaneScreen))
         lane = pilot.app.screen
@@ -117,6 +125,8 @@ def test_running_lanes_are_watched_live_and_stopped(chat: Chat) -> None:
         await pilot.press("escape", "S")
         screen = await board(pilot)
         await until(pilot, lambda: sum("stopped" in text for text in columns(screen)) == 2)
+        await until(pilot, lambda: "Keep" in footer(pilot))
+        assert "Stop" not in footer(pilot)
         await pilot.press("escape")
         await idle(pilot)
 

@@ -17,7 +17,7 @@ from sessiontree.library.library import Library
 from sessiontree.web.app import build_app
 from sessiontree.web.security import Access
 from sessiontree.web.server import Server, bind
-from tests.sample_home import make_sample_home
+from tests.sample_home import home, library_clock
 
 
 class Answer:
@@ -106,9 +106,7 @@ def until(condition: Callable[[], Any]) -> Any:
     return found
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    return make_sample_home(tmp_path / "home", monkeypatch)
+__all__ = ["home", "library_clock"]
 
 
 @pytest.fixture

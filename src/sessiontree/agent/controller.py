@@ -23,6 +23,8 @@ from sessiontree.agent.live_context import live_context_of
 from sessiontree.agent.loop import Run, run
 from sessiontree.agent.mcp_client import McpServers
 from sessiontree.agent.pastes import Pastes
+from sessiontree.agent.prompt_points import ForkPoint, find_fork_points, selection_target, typed_prompt, visible_entry
+from sessiontree.agent.recorded_choices import RecordedChoices, read_choices
 from sessiontree.agent.shell_commands import UserCommand, run_user_command
 from sessiontree.agent.state import ExpandedView, McpClient, Source, State, Store, apply_event
 from sessiontree.agent.tool_calls import PendingDecision, pending_calls
@@ -34,14 +36,13 @@ from sessiontree.branches.open_files import Writer, find_writers
 from sessiontree.branches.summarize import SummaryOptions, budget_of
 from sessiontree.compaction.summarizers import Summarizer
 from sessiontree.conversion.fork import fork
-from sessiontree.core.entries import CONTEXT_TYPES, CONVERSATION_TYPES, ApprovalMode, CustomMessage, Entry, MessageEntry
-from sessiontree.core.messages import Assistant, Image, User, text_of
+from sessiontree.core.entries import ApprovalMode, Entry
+from sessiontree.core.messages import Assistant, Image
 from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
 from sessiontree.errors import NotFoundError, SessionTreeError, StoreError, SummaryError, UsageError
 from sessiontree.library import Library
 from sessiontree.library.partial_reader import session_description, session_title
-from sessiontree.library.summary import cut_at_word
 from sessiontree.models import Model, Request, ThinkingLevel, open_model
 from sessiontree.models.model_summarizer import request_and_close, summarizer_for
 from sessiontree.paths import home as default_home
@@ -54,17 +55,6 @@ from sessiontree.settings import Retry, Settings
 from sessiontree.stores.repositories import find_ref
 
 T = TypeVar("T")
-
-PREVIEW = 80
-"""Characters of a prompt in a list of prompts."""
-
-
-class ForkPoint(Struct, frozen=True):
-    """A prompt before which the session can be forked."""
-
-    id: str
-    preview: str
-    time: str
 
 
 class Selected(Struct, frozen=True):
@@ -138,8 +128,7 @@ class Controller:
         self.store: Store[State] = Store(State(model=model.name if model is not None else self.settings.model))
         self._model, self._find_model = model, find_model or self._open_model
         self._keeps_model = model is not None
-        self._recorded: tuple[str | None, str | None, str] = (None, None, "none")
-        """Model, thinking level and mode as recorded in the session."""
+        self._recorded = RecordedChoices()
         self._approver, self._system, self._limits = approver, system, limits
         self._confirm = confirm
         self._environment, self._in_memory = environment, in_memory
@@ -231,7 +220,7 @@ class Controller:
         approved = approvals.in_force or approvals.claimed
         chosen = self.session.find_entry(at) if at is not None else None
         forked = await in_thread(lambda: fork(self.session, chosen, to=to))
-        text = _typed(self.session, chosen) if forked.prompt is not None and chosen is not None else None
+        text = typed_prompt(self.session, chosen) if forked.prompt is not None and chosen is not None else None
         await self._use(forked.session, text, source="forked")
         if approved is not None:
             self.store.set(notice=f"approvals were not copied ({approved}): this session asks again")
@@ -278,8 +267,8 @@ class Controller:
         self._pastes = Pastes(session.config)
         self._consent = CompactionConsent()
         fresh["usage"] = await in_thread(session.usage)
-        if asks and await self._ask_about_model(self._recorded[0]):
-            fresh["model"] = self._recorded[0]
+        if asks and await self._ask_about_model(self._recorded.model):
+            fresh["model"] = self._recorded.model
         self.store.set(**fresh, source=source or self.state.source, input=self._with_text(text))
         if old is not None and old is not session:
             await in_thread(self._release, old)
@@ -325,10 +314,8 @@ class Controller:
 
     def _describe(self, session: Session) -> dict[str, Any]:
         """The state of a session, without its usage."""
-        recorded = session.context().state
+        recorded = self._recorded = read_choices(session)
         approvals = Approvals(session)
-        level = recorded.thinking_level if session.count("thinking_level_change") else None
-        self._recorded = (recorded_model(session), level, recorded.mode)
         return {
             "session": session,
             "leaf": session.leaf,
@@ -336,7 +323,7 @@ class Controller:
             "description": session_description(session),
             "mcp": _mcp_clients(self._mcp) if self._mcp is not None else (),
             "messages": live_context_of(session).messages(),
-            "thinking": level,
+            "thinking": recorded.thinking,
             "mode": recorded.mode,
             "approval": approvals.mode,
             "approved": approvals.tools,
@@ -353,7 +340,7 @@ class Controller:
         """
         self._check_idle()
         session = self.session
-        leaf, text = (None, None) if entry is None else _target_of(session, session.find_entry(entry))
+        leaf, text = (None, None) if entry is None else selection_target(session, session.find_entry(entry))
         left = await self._move(leaf, summary)
         await self._update_state(text)
         return Selected(session.leaf, text, left.entry, left.reports)
@@ -374,7 +361,7 @@ class Controller:
     async def branch(self, at: str | None = None, label: str | None = None) -> str | None:
         """Start a branch at an entry (default: the current one), and label that entry; returns it."""
         selected = await self.select(at) if at is not None else Selected(self.session.leaf)
-        target = _visible(self.session, selected.leaf)
+        target = visible_entry(self.session, selected.leaf)
         if label and target is not None:
             await self.label(label, target)
         return selected.leaf
@@ -388,15 +375,11 @@ class Controller:
 
     def fork_points(self) -> list[ForkPoint]:
         """The prompts on the current branch, newest first."""
-        return [
-            ForkPoint(entry.id, cut_at_word(_shown(self.session, entry), PREVIEW), entry.timestamp)
-            for entry in reversed(self.session.path())
-            if isinstance(entry, MessageEntry) and isinstance(entry.message, User)
-        ]
+        return find_fork_points(self.session)
 
     async def label(self, text: str | None, entry: str | None = None) -> None:
         """Label an entry (default: the last message, command or summary); None removes the label."""
-        target = _visible(self.session, self.session.leaf) if entry is None else self.session.find_entry(entry)
+        target = visible_entry(self.session, self.session.leaf) if entry is None else self.session.find_entry(entry)
         if target is None:
             raise UsageError("the session is empty: there is no entry to label")
         await in_thread(self.session.label, target, text)
@@ -442,7 +425,7 @@ class Controller:
         if done.session is not None and done.session is not self._session:
             await self._use(done.session, source=None)  # its file was rewritten
         else:
-            await self._update_state(_typed(self.session, prompt) if prompt is not None else None)
+            await self._update_state(typed_prompt(self.session, prompt) if prompt is not None else None)
             self.store.set(usage=await in_thread(self.session.usage))
         return done
 
@@ -491,15 +474,10 @@ class Controller:
         if self._session is None or self._run is not None or self._occupied_by is not None:
             return
         session, state = self.session, self.state
-        model, thinking, mode = self._recorded
-        provider, _, name = (state.model or "").partition(":")
-        if name and state.model != model:
-            await in_thread(session.append, {"type": "model_change", "provider": provider, "modelId": name})
-        if state.thinking is not None and state.thinking != thinking:
-            await in_thread(session.append, {"type": "thinking_level_change", "thinkingLevel": state.thinking})
-        if state.mode != mode:
-            await in_thread(session.append, {"type": "mode_change", "mode": state.mode})
-        self._recorded = (state.model, state.thinking, state.mode)
+        chosen = RecordedChoices(state.model, state.thinking, state.mode)
+        for entry in self._recorded.changes_to(chosen):
+            await in_thread(session.append, entry)
+        self._recorded = chosen
         self.store.set(leaf=session.leaf)
 
     # What front ends show
@@ -745,46 +723,6 @@ class Controller:
             raise UsageError("a run is in progress; interrupt it first, or wait")
         if self._occupied_by is not None:
             raise UsageError(f"{self._occupied_by} is in progress; stop it first, or wait")
-
-
-def recorded_model(session: Session) -> str | None:
-    """The model that a session names as the last one."""
-    model = session.context().state.model
-    return f"{model.provider}:{model.model_id}" if model is not None and model.provider else None
-
-
-def _target_of(session: Session, entry: str) -> tuple[str | None, str | None]:
-    """The leaf to move to when an entry is selected, and the prompt to return to the input."""
-    found = session.entry(entry)
-    is_prompt = isinstance(found, CustomMessage) or (
-        isinstance(found, MessageEntry) and isinstance(found.message, User)
-    )
-    if not is_prompt:
-        return entry, None
-    before = session.path_ids(entry)[:-1]
-    has_messages = any(session.type_of(id) in CONTEXT_TYPES for id in before)  # not only a choice of model
-    return (before[-1] if has_messages else None), _typed(session, entry)
-
-
-def _visible(session: Session, entry: str | None) -> str | None:
-    """The entry, or the nearest one before it that trees show: not a change of model, thinking level or mode."""
-    ids = session.path_ids(entry) if entry is not None else []
-    return next((id for id in reversed(ids) if session.type_of(id) in CONVERSATION_TYPES), None)
-
-
-def _typed(session: Session, entry: str) -> str:
-    """A prompt as it was typed."""
-    return _shown(session, session.entry(entry))
-
-
-def _shown(session: Session, entry: Entry) -> str:
-    if isinstance(entry, CustomMessage):
-        return text_of(entry.content)
-    if not isinstance(entry, MessageEntry) or not isinstance(entry.message, User):
-        return ""
-    message = session.fields(entry.id).get("message")
-    typed = message.get("displayText") if isinstance(message, dict) else None
-    return typed if isinstance(typed, str) else text_of(entry.message.content)
 
 
 def _level(text: str | None) -> ThinkingLevel | None:

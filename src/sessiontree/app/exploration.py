@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree.agent.approval import Approvals, Approver, Question, Reply
-from sessiontree.agent.controller import recorded_model
+from sessiontree.agent.recorded_choices import recorded_model
 from sessiontree.agent.tools.base import Tools, load_tools
 from sessiontree.app.demo import DEMO
 from sessiontree.app.start import build_system_prompt, find_lane_model, no_model_error

@@ -10,8 +10,9 @@ from msgspec import Struct
 
 from sessiontree.agent.approval import Approver
 from sessiontree.agent.async_bridge import in_thread
-from sessiontree.agent.controller import Controller, recorded_model
+from sessiontree.agent.controller import Controller
 from sessiontree.agent.mcp_client import FILE, McpServers, read_servers, running_servers
+from sessiontree.agent.recorded_choices import recorded_model
 from sessiontree.agent.sandbox import is_available
 from sessiontree.agent.tools.base import load_tools
 from sessiontree.app.demo import DEMO, demo_lane_model, demo_model

@@ -15,6 +15,7 @@ from sessiontree.agent.events import AgentEnd, Event, TextDelta, ToolStart, Turn
 from sessiontree.agent.limits import RunUsage
 from sessiontree.agent.loop import Prompt, Run
 from sessiontree.agent.tools.base import short
+from sessiontree.core.call_target import call_target
 from sessiontree.core.entries import Custom, Entry
 from sessiontree.errors import AmbiguousError, NotFoundError, UsageError
 from sessiontree.explore.records import Check, LaneRecord, Lease, Record, UsageRecord, VerdictRecord, Worktree, write
@@ -22,6 +23,9 @@ from sessiontree.models import Model
 from sessiontree.session.entry_input import ContentInput, EntryInput
 from sessiontree.session.reader import CURRENT, Current, Reader
 from sessiontree.session.session import Branch, Session
+
+_MAX_TARGET = 200
+"""Characters of the target of the current call."""
 
 LaneState: TypeAlias = Literal["waiting", "running", "done", "failed", "limit", "stopped", "pending", "lost"]
 """`lost`: it has no end record, and no process works on it. `running` includes lanes of other processes."""
@@ -177,7 +181,8 @@ class Lane:
             case TextDelta():
                 self.text += event.text
             case ToolStart():
-                self.last_tool = f"{event.call.name} {short(event.call.arguments)}"
+                target = call_target(event.call.arguments) or short(event.call.arguments)
+                self.last_tool = f"{event.call.name} {target[:_MAX_TARGET]}"
             case Used():
                 self.spent = self.spent_with(event.spent)
             case TurnEnd() if self.run is not None:

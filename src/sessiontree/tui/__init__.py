@@ -8,6 +8,7 @@ chat            the chat, with chat_host (its front end), chat_transcript, chat_
 pictures        images of a chat, with image_facts, image_size, image_protocols and sixel
 explore_board   the lanes of an exploration
 action_flow     plan, confirm, carry out and undo actions
+key_table       the keys of a screen: bindings, footer and help
 line_list       a list that renders only its visible rows
 rendered_panel  a panel whose content is rendered in the background
 dialogs         questions on top of a screen

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.screen import Screen
 from textual.widgets import TextArea
 
@@ -32,6 +32,7 @@ from sessiontree.tui.chat_status import status_text
 from sessiontree.tui.chat_transcript import Transcript
 from sessiontree.tui.dialogs import PageDialog
 from sessiontree.tui.image_protocols import find_protocol, is_in_tmux, pass_through_tmux
+from sessiontree.tui.key_table import KeyRow, Shortcut, make_bindings, make_help
 from sessiontree.tui.line_list import TextRow
 from sessiontree.tui.pictures import PastedImages, Pictures
 from sessiontree.views.text import clean, one_line
@@ -44,20 +45,31 @@ _TWICE = 1.0
 _LOOK_FOR_WRITERS = 5.0
 _POLL = 0.05
 
-HELP = """Enter       send; while the agent works: queue
-Ctrl+S      steer: send with the results of the current calls
-Ctrl+J      new line (also Shift+Enter, or \\ before Enter)
-Esc         interrupt; twice: your prompts, to go back to one
-Ctrl+C      clear the input; twice: leave
-Up Down     earlier prompts; Ctrl+R searches them
-Tab         complete a /command or an @file
-Ctrl+G      edit the input in your editor
-Ctrl+O      unfold or fold all calls; a click does it for one
-Ctrl+T      show or hide thinking
-PgUp PgDn   scroll; Ctrl+Home and Ctrl+End: the first and the last entry
-Shift+Tab   next approval mode
-!command    run a command of yours; !!command hides it from the model
-/help       all commands"""
+_KEYS = (
+    KeyRow("Enter", "send; while the agent works: queue"),
+    KeyRow("Ctrl+S", "steer: send with the results of the current calls"),
+    KeyRow("Ctrl+J", "new line (also Shift+Enter, or \\ before Enter)"),
+    KeyRow("Esc", "interrupt; twice: your prompts, to go back to one", Shortcut("escape", "interrupt")),
+    KeyRow("Ctrl+C", "clear the input; twice: leave", Shortcut("ctrl+c", "clear_or_leave")),
+    KeyRow("Ctrl+D", "leave, if the input is empty", Shortcut("ctrl+d", "leave_if_empty", priority=True)),
+    KeyRow("Up Down", "earlier prompts; Ctrl+R searches them", Shortcut("ctrl+r", "search_history", priority=True)),
+    KeyRow("Tab", "complete a /command or an @file"),
+    KeyRow("Ctrl+G", "edit the input in your editor", Shortcut("ctrl+g", "external_editor", priority=True)),
+    KeyRow("Ctrl+O", "unfold or fold all calls; a click: one", Shortcut("ctrl+o", "toggle_calls", priority=True)),
+    KeyRow("Ctrl+T", "show or hide thinking", Shortcut("ctrl+t", "toggle_thinking", priority=True)),
+    KeyRow(
+        "PgUp PgDn",
+        "scroll; Ctrl+Home and Ctrl+End: the first and the last entry",
+        Shortcut("pageup", "page(-1)", priority=True),
+        Shortcut("pagedown", "page(1)", priority=True),
+        Shortcut("ctrl+home", "first", priority=True),
+        Shortcut("ctrl+end", "last", priority=True),
+    ),
+    KeyRow("Shift+Tab", "next approval mode", Shortcut("shift+tab", "next_mode", priority=True)),
+    KeyRow("F1", "this help", Shortcut("f1", "help")),
+    KeyRow("!command", "run a command of yours; !!command hides it from the model"),
+    KeyRow("/help", "all commands"),
+)
 _MODES: tuple[ApprovalMode, ...] = ("default", "autoEdit", "plan")
 """The modes that Shift+Tab goes through. Never asking is chosen by its name only."""
 
@@ -70,21 +82,7 @@ class ChatScreen(Screen[None]):
     ChatScreen #queue { display: none; height: auto; max-height: 4; color: $text-muted; padding: 0 2; }
     ChatScreen #status { padding: 0 1; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "interrupt", "Interrupt", show=False),
-        Binding("ctrl+c", "clear_or_leave", "Clear", show=False),
-        Binding("ctrl+d", "leave_if_empty", "Leave", show=False, priority=True),
-        Binding("ctrl+r", "search_history", "History", show=False, priority=True),
-        Binding("ctrl+g", "external_editor", "Editor", show=False, priority=True),
-        Binding("ctrl+o", "toggle_calls", "Calls", show=False, priority=True),
-        Binding("ctrl+t", "toggle_thinking", "Thinking", show=False, priority=True),
-        Binding("pageup", "page(-1)", "Back", show=False, priority=True),
-        Binding("pagedown", "page(1)", "On", show=False, priority=True),
-        Binding("ctrl+home", "first", "First", show=False, priority=True),
-        Binding("ctrl+end", "last", "Last", show=False, priority=True),
-        Binding("shift+tab", "next_mode", "Mode", show=False, priority=True),
-        Binding("f1", "help", "Help", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = make_bindings(*_KEYS)
 
     def __init__(self, options: StartOptions, first: str | None = None, *, choose_session: bool = False) -> None:
         super().__init__()
@@ -200,7 +198,9 @@ class ChatScreen(Screen[None]):
         self._activity = activity
         chat = self.chat
         seconds = time.monotonic() - chat.began if chat.began is not None else None
-        text = status_text(chat.controller.state, self._use, seconds=seconds, queued=len(chat.queue))
+        text = status_text(
+            chat.controller.state, self._use, seconds=seconds, queued=len(chat.queue), is_asking=chat.is_asking
+        )
         self._status_row.show(f"{clean(activity)}{' · ' if activity else ''}{text}")
         self._queue_row.display = bool(chat.queue)
         self._queue_row.show("  queued: " + " │ ".join(one_line(line) for line in chat.queue))
@@ -373,7 +373,7 @@ class ChatScreen(Screen[None]):
         await self.chat.controller.choose_mode(mode)
 
     def action_help(self) -> None:
-        self.app.push_screen(PageDialog("Keys", HELP))
+        self.app.push_screen(PageDialog("Keys", make_help(*_KEYS)))
 
     @work(group="history-search")
     async def action_search_history(self) -> None:

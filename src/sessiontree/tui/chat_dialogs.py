@@ -83,7 +83,8 @@ class ApprovalDialog(ModalScreen[Reply | None]):
                 options.append(Option(Text(f"a  Yes, and {one_line(question.tool)} for this session"), id="always"))
             yield OptionList(*options, Option("n  No, with a reason", id="no"))
             yield Input(placeholder="Why not? Enter: no · Esc: back", select_on_focus=False)
-            yield Static("y, a, n or arrows and Enter · PgUp PgDn scroll · Esc interrupts", classes="hint")
+            keys = "y, a, n" if question.may_always else "y, n"
+            yield Static(f"{keys} or arrows and Enter · PgUp PgDn scroll · Esc interrupts", classes="hint")
 
     def on_mount(self) -> None:
         self._shown_at = time.monotonic()

@@ -35,18 +35,20 @@ class CompletionMenu(Widget, can_focus=False):
         super().__init__(id=id)
         self.items: Completions = ()
         self.cursor = 0
+        self.is_chosen = False
+        """Whether the user has moved to an item."""
 
     @property
     def is_open(self) -> bool:
         return bool(self.items)
 
     def show(self, items: Completions) -> None:
-        self.items, self.cursor = items, 0
+        self.items, self.cursor, self.is_chosen = items, 0, False
         self.display = bool(items)
         self.refresh(layout=True)
 
     def move(self, step: int) -> None:
-        self.cursor = (self.cursor + step) % len(self.items)
+        self.cursor, self.is_chosen = (self.cursor + step) % len(self.items), True
         self.refresh()
 
     def get_content_height(self, *_: object) -> int:
@@ -189,10 +191,10 @@ class PromptEditor(TextArea):
         return self.document.get_line(row)[:column]
 
     def _accept(self, *, is_enter: bool) -> bool:
-        """Insert the selected completion. Enter on a complete command sends it instead."""
+        """Insert the selected completion. Enter sends a complete command instead, also if arguments could follow."""
         text, _ = self.menu.items[self.menu.cursor]
         word = _last_word(self._before_cursor())
-        if is_enter and text == word:
+        if is_enter and (text == word or not (word or self.menu.is_chosen)):
             return False
         row, column = self.cursor_location
         self.replace(f"{text} ", (row, column - len(word)), (row, column))

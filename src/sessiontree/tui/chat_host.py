@@ -78,6 +78,7 @@ class FullScreenChat(BaseChat):
         self._events = EventView(self.transcript, lambda: self.controller.session)
         self._wakes = asyncio.Event()
         self._asking = asyncio.Lock()
+        self._dialogs = 0
         self.board: ExploreBoard | None = None
 
     @property
@@ -87,6 +88,11 @@ class FullScreenChat(BaseChat):
     @property
     def is_busy(self) -> bool:
         return self.began is not None
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a dialog waits for the user."""
+        return self._dialogs > 0
 
     # The main loop
 
@@ -162,6 +168,8 @@ class FullScreenChat(BaseChat):
                 done.set_result(result)
 
         app = self._view.app
+        self._dialogs += 1
+        self._view.show_status()
         app.push_screen(dialog, finish)
         try:
             return await done
@@ -169,6 +177,9 @@ class FullScreenChat(BaseChat):
             if dialog in app.screen_stack:
                 dialog.dismiss(None)
             raise
+        finally:
+            self._dialogs -= 1
+            self._view.show_status()
 
     async def ask(self, question: Question) -> Reply:
         async with self._asking:

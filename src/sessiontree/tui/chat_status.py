@@ -12,10 +12,14 @@ from sessiontree.views.text import one_line, plural
 _MAX_MODEL = 36
 
 
-def status_text(state: State, use: ContextUse, *, seconds: float | None = None, queued: int = 0) -> str:
+def status_text(
+    state: State, use: ContextUse, *, seconds: float | None = None, queued: int = 0, is_asking: bool = False
+) -> str:
     """The status as one line; what matters most is first. `seconds` is how long the run takes already."""
     parts: list[str] = []
-    if seconds is not None:
+    if is_asking:
+        parts.append("? waiting for your answer")
+    elif seconds is not None:
         parts.append(f"● working {seconds:.0f} s (Esc interrupts)")
     parts.append(cut_middle(one_line(state.model or "no model"), _MAX_MODEL))
     if state.thinking:
@@ -28,7 +32,7 @@ def status_text(state: State, use: ContextUse, *, seconds: float | None = None, 
         limit = f" {bar} {amount(use.limit)}" if use.limit else ""
         parts.append(f"{amount(use.tokens)} tokens{limit}")
     if state.usage.requests:
-        parts.append(f"${cost_total(state.usage.cost, state.usage.unpriced).text(4)}")
+        parts.append(_dollars(cost_total(state.usage.cost, state.usage.unpriced).text(4)))
     if use.branches > 1:
         parts.append(plural(use.branches, "branch", "branches"))
     if use.git_branch:
@@ -40,3 +44,8 @@ def status_text(state: State, use: ContextUse, *, seconds: float | None = None, 
     if state.status_line:
         parts.append(one_line(state.status_line))
     return " · ".join(parts)
+
+
+def _dollars(amount: str) -> str:
+    """An amount with its sign: an estimate, which begins with a tilde, is `~$0.09`."""
+    return f"~${amount[1:]}" if amount.startswith("~") else f"${amount}"

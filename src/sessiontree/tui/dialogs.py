@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from rich.console import RenderableType
 from rich.markup import escape
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -125,8 +126,8 @@ class PageDialog(ModalScreen[None]):
     )
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark", "close", "Close")]
 
-    def __init__(self, title: str, text: str, *, is_wide: bool = False) -> None:
-        """A wide page takes the width of the screen, for text drawn with `text_width`."""
+    def __init__(self, title: str, text: RenderableType, *, is_wide: bool = False) -> None:
+        """A text is sanitized. A wide page takes the width of the screen, for text drawn with `text_width`."""
         super().__init__(classes="wide" if is_wide else None)
         self._title, self._text = title, text
 
@@ -139,8 +140,8 @@ class PageDialog(ModalScreen[None]):
         with Vertical():
             yield Static(escape(clean(self._title)), classes="title")
             with VerticalScroll():
-                yield Static(escape(clean(self._text)))
-            yield Static(escape("Esc: close"), classes="hint")
+                yield Static(escape(clean(self._text)) if isinstance(self._text, str) else self._text)
+            yield Static(escape("↑ ↓: scroll   Esc: close"), classes="hint")
 
     def action_close(self) -> None:
         self.dismiss(None)

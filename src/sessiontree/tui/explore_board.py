@@ -13,7 +13,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import HorizontalScroll
 from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from sessiontree.agent.events import AgentEnd, Persisted, Retry, TextDelta
 from sessiontree.agent.tools.base import Tools
@@ -36,6 +36,7 @@ from sessiontree.tui.chat_dialogs import render_diff_text
 from sessiontree.tui.chat_events import EventView
 from sessiontree.tui.chat_transcript import Transcript
 from sessiontree.tui.dialogs import PageDialog
+from sessiontree.tui.key_table import KeyFooter, KeyRow, Shortcut, make_bindings, make_help
 from sessiontree.tui.line_list import TextRow
 from sessiontree.views.listing import amount
 from sessiontree.views.text import clean, one_line, plural
@@ -48,15 +49,18 @@ _REDRAW_SECONDS = 0.2
 _ANSWER_CHARACTERS = 600
 _STATES = {"done": "green", "failed": "red", "limit": "yellow", "stopped": "yellow", "running": "cyan"}
 
-HELP = """← →      select a lane
-Enter    its conversation, live
-Space    mark lanes to merge or drop together
-k        keep: make the lane current, and apply its files
-m        merge the marked lanes, or this one
-x        drop the marked lanes, or this one
-d        the lane's changes as a diff
-s  S     stop this lane, stop all
-Esc      decide later"""
+_KEYS = (
+    KeyRow("← →", "select a lane", Shortcut("left", "select(-1)"), Shortcut("right,tab", "select(1)")),
+    KeyRow("Enter", "its conversation, live", Shortcut("enter", "open", "Open")),
+    KeyRow("Space", "mark lanes to merge or drop together", Shortcut("space", "mark", "Mark")),
+    KeyRow("k", "keep: make the lane current, and apply its files", Shortcut("k", "keep", "Keep")),
+    KeyRow("m", "merge the marked lanes, or this one", Shortcut("m", "merge", "Merge")),
+    KeyRow("x", "drop the marked lanes, or this one", Shortcut("x", "drop", "Drop")),
+    KeyRow("d", "the lane's changes as a diff", Shortcut("d", "diff", "Diff")),
+    KeyRow("s  S", "stop this lane, stop all", Shortcut("s", "stop(False)", "Stop"), Shortcut("S", "stop(True)")),
+    KeyRow("?", "this help", Shortcut("question_mark", "help", "Help", "?")),
+    KeyRow("Esc", "decide later", Shortcut("escape", "later", "Later")),
+)
 
 
 class ExploreBoard:
@@ -138,20 +142,7 @@ class ExploreScreen(Screen[None]):
     """One column for each lane."""
 
     app: SessionTreeApp
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left", "select(-1)", "Previous", show=False),
-        Binding("right,tab", "select(1)", "Next", show=False),
-        Binding("enter", "open", "Open"),
-        Binding("space", "mark", "Mark"),
-        Binding("k", "keep", "Keep"),
-        Binding("m", "merge", "Merge"),
-        Binding("x", "drop", "Drop"),
-        Binding("d", "diff", "Diff"),
-        Binding("s", "stop(False)", "Stop"),
-        Binding("S", "stop(True)", "Stop all", show=False),
-        Binding("question_mark", "help", "Help", key_display="?"),
-        Binding("escape", "later", "Later"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = make_bindings(*_KEYS)
 
     def __init__(
         self,
@@ -181,7 +172,7 @@ class ExploreScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         yield TextRow(id="title")
         yield HorizontalScroll(id="lanes", can_focus=False)
-        yield Footer()
+        yield KeyFooter()
 
     async def on_mount(self) -> None:
         self.set_interval(_REDRAW_SECONDS, self.show)
@@ -241,6 +232,12 @@ class ExploreScreen(Screen[None]):
             self._open = LaneScreen(self._session, self.selected, self._answers)
             self.app.push_screen(self._open, lambda _: setattr(self, "_open", None))
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002 - Textual's
+        """Lanes are stopped while they run, and decided on afterwards; the footer shows what is possible."""
+        if action == "stop":
+            return self._stop is not None
+        return self._decider is not None or action not in ("keep", "merge", "drop", "diff")
+
     def action_stop(self, is_all: bool) -> None:
         if self._stop is not None and self.selected is not None:
             self._stop(None if is_all else self.selected.number)
@@ -269,7 +266,7 @@ class ExploreScreen(Screen[None]):
             self.dismiss()
 
     def action_help(self) -> None:
-        self.app.push_screen(PageDialog("Keys", HELP))
+        self.app.push_screen(PageDialog("Keys", make_help(*_KEYS)))
 
     @work(group="diff", exclusive=True)
     async def action_diff(self) -> None:
@@ -328,7 +325,7 @@ class LaneScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         yield TextRow(id="title")
         yield self.transcript
-        yield Footer()
+        yield KeyFooter()
 
     def on_mount(self) -> None:
         self.query_one("#title", TextRow).show(f" lane {self.lane.number} · {one_line(self.lane.name)}")

@@ -72,7 +72,8 @@ def _render(text: Text, found: Preview | str) -> list[RenderableType]:
     if isinstance(found, str):
         text.append(clean(found), "red")
         return [text]
-    facts = [plural(found.messages, "message"), plural(found.branches, "branch", "branches")]
+    where = " on the current branch" if found.branches > 1 else ""
+    facts = [f"{plural(found.messages, 'message')}{where}", plural(found.branches, "branch", "branches")]
     if found.problems:
         facts.append(plural(found.problems, "problem"))
     text.append(" · ".join(facts) + "\n", "dim")

@@ -15,10 +15,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.events import Resize
-from textual.widgets import Footer
 
 from sessiontree.agent.checkpoints import RewindPlan, RewindScope
-from sessiontree.agent.controller import ForkPoint
+from sessiontree.agent.prompt_points import ForkPoint
 from sessiontree.agent.workspace import Workspace
 from sessiontree.app.actions.contract import Done
 from sessiontree.app.actions.rewind import RewindAction, plan_rewind, plan_undo_rewind
@@ -27,6 +26,7 @@ from sessiontree.session.session import Session
 from sessiontree.tui.action_flow import ActionScreen
 from sessiontree.tui.chat_dialogs import render_diff_text
 from sessiontree.tui.dialogs import PlanDialog
+from sessiontree.tui.key_table import KeyFooter
 from sessiontree.tui.line_list import LineList, TextRow
 from sessiontree.tui.rendered_panel import RenderedPanel
 from sessiontree.views.graph import clock
@@ -93,7 +93,7 @@ class RewindScreen(ActionScreen[ChosenRewind | None]):
         with Horizontal():
             yield LineList(id="prompts")
             yield RenderedPanel(id="changes")
-        yield Footer()
+        yield KeyFooter()
 
     def on_mount(self) -> None:
         title = "Rewind to just before which prompt?" if self._points else "No prompt to rewind to."

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from msgspec.structs import replace
 from textual import on, work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.events import Key, Resize
-from textual.widgets import Footer, Input
+from textual.widgets import Input
 from textual.worker import Worker, get_current_worker
 
 from sessiontree.app.actions.contract import ActionPlan, Description, Done
@@ -30,6 +30,7 @@ from sessiontree.library.summary import Summary
 from sessiontree.search.query_parser import FILTERS, parse
 from sessiontree.tui.action_flow import ActionScreen
 from sessiontree.tui.dialogs import MenuDialog, PageDialog, PlanDialog, TextDialog
+from sessiontree.tui.key_table import KeyFooter, KeyRow, Shortcut, make_bindings, make_help
 from sessiontree.tui.line_list import LineList, TextRow
 from sessiontree.tui.preview_panel import PreviewPanel
 from sessiontree.tui.requests import Chat, Resume
@@ -45,32 +46,67 @@ _MAX_HITS = 60
 _BEFORE_MATCH = 6
 _WIDE = 110
 
-HELP = """Type to filter by title, project and git branch. Letters may be scattered: flklog finds "flaky login".
+_LIST_KEYS = (
+    KeyRow("Enter", "resume in the session's own agent", Shortcut("enter", "resume", "Resume")),
+    KeyRow("?", "this help", Shortcut("question_mark", "help", "Help", "?")),
+    KeyRow("c", "continue in the chat of sessiontree", Shortcut("c", "chat", "Chat")),
+    KeyRow("o", "resume in another agent (shows first what is lost)", Shortcut("o", "other_agent", "In agent")),
+    KeyRow("t", "show the tree", Shortcut("t", "tree", "Tree")),
+    KeyRow(
+        "r  #  p",
+        "rename, change tags, pin",
+        Shortcut("r", "rename", "Rename"),
+        Shortcut("number_sign", "tag", "Tags", "#"),
+        Shortcut("p", "pin", "Pin"),
+    ),
+    KeyRow(
+        "a", "move to the archive; u undoes the last action", Shortcut("a", "archive", "Archive"), Shortcut("u", "undo")
+    ),
+    KeyRow("h", "check for problems, repair", Shortcut("h", "health", "Health")),
+    KeyRow("e", "export", Shortcut("e", "export", "Export")),
+    KeyRow(
+        "s  g",
+        "change the order, group by project, agent or tag",
+        Shortcut("s", "next_sort"),
+        Shortcut("g", "next_group"),
+    ),
+    KeyRow(
+        "→ ←",
+        "show or hide the sub-agents of a session",
+        Shortcut("right", "unfold(True)"),
+        Shortcut("left", "unfold(False)"),
+    ),
+    KeyRow("/", "back to the box", Shortcut("slash", "focus_box")),
+)
+"""Keys of the list, which act on the selected session."""
+_SCREEN_KEYS = (
+    KeyRow("Ctrl+Y", "copy the command that resumes the session", Shortcut("ctrl+y", "copy", "Copy")),
+    KeyRow("Ctrl+P", "show or hide the preview", Shortcut("ctrl+p", "toggle_preview")),
+    KeyRow("Tab", "this project, or all (while the box is empty)"),
+    KeyRow("Esc", "back out one level", Shortcut("escape", "back")),
+    KeyRow("F1", "this help, also while you type", Shortcut("f1", "help")),
+)
+_ABOUT = """Type to filter by title, project and git branch. Letters may be scattered: flklog finds "flaky login".
 Filters in the same box: agent:claude dir:api since:2d tag:wip is:error; Tab completes them.
-After a moment the text of all sessions is searched, too; the hit is shown after the title.
-
-Enter       resume in the session's own agent
-c           continue in the chat of sessiontree
-o           resume in another agent (shows first what is lost)
-Ctrl+Y      copy the command that resumes the session
-t           show the tree
-r  #  p     rename, change tags, pin
-a           move to the archive; u undoes the last action
-h           check for problems, repair
-e           export
-s  g        change the order, group by project, agent or tag
-Tab         this project, or all (while the box is empty)
-→ ←         show or hide the sub-agents of a session
-Ctrl+P      show or hide the preview
-/           back to the box
-Esc         back out one level"""
+After a moment the text of all sessions is searched, too; the hit is shown after the title."""
 
 
 _MOVES = {"down": 1, "pagedown": 10, "up": -1, "pageup": -10}
 
 
+_BOX_KEYS = (
+    KeyRow("Enter", "resume", Shortcut("enter", "submit", "Resume")),
+    KeyRow("Down", "move to the list", Shortcut("down", "screen.enter_list", "List")),
+    KeyRow("Tab", "complete; this project, or all", Shortcut("tab", "screen.complete", "This project or all")),
+    KeyRow("F1", "this help", Shortcut("f1", "screen.help", "Help")),
+)
+"""Keys of the box, for the footer."""
+
+
 class FilterBox(Input):
     """The box to find sessions in. Keys that move a cursor lead from it to the list."""
+
+    BINDINGS: ClassVar[list[BindingType]] = make_bindings(*_BOX_KEYS)
 
     def __init__(self, leave: Callable[[str], object]) -> None:
         super().__init__(placeholder="Type to find a session", id="box", select_on_focus=False)
@@ -100,12 +136,7 @@ class SessionsScreen(ActionScreen[None]):
     SessionsScreen PreviewPanel { width: 42%; display: none; }
     SessionsScreen.preview PreviewPanel { display: block; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "back", "Back", show=False),
-        Binding("ctrl+y", "copy", "Copy"),
-        Binding("ctrl+p", "toggle_preview", "Preview", show=False),
-        Binding("f1", "help", "Help", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = make_bindings(*_SCREEN_KEYS)
 
     def __init__(self, *, everywhere: bool = False) -> None:
         super().__init__()
@@ -128,7 +159,7 @@ class SessionsScreen(ActionScreen[None]):
             yield SessionLineList(id="list")
             yield PreviewPanel(id="preview")
         yield TextRow(id="command")
-        yield Footer()
+        yield KeyFooter()
 
     def on_mount(self) -> None:
         self._known = self.app.workbench.library.snapshot().sessions
@@ -265,6 +296,12 @@ class SessionsScreen(ActionScreen[None]):
         if key != "down" or line_list.cursor != 0 or not self.query_one("#box", Input).value:
             line_list.action_move(_MOVES[key])
 
+    def action_enter_list(self) -> None:
+        self._enter_list("down")
+
+    def action_complete(self) -> None:
+        self._complete(self.query_one("#box", Input))
+
     def on_key(self, event: Key) -> None:
         box = self.query_one("#box", Input)
         if event.key == "tab" and (self.focused is box or not box.value):
@@ -308,7 +345,7 @@ class SessionsScreen(ActionScreen[None]):
         self.call_after_refresh(self._show_selected)
 
     def action_help(self) -> None:
-        self.app.push_screen(PageDialog("Keys", HELP))
+        self.app.push_screen(PageDialog("Keys", make_help(*_LIST_KEYS, *_SCREEN_KEYS, before=_ABOUT)))
 
     def action_next_sort(self) -> None:
         sort = SORTS[(SORTS.index(self._options.sort) + 1) % len(SORTS)]
@@ -458,25 +495,7 @@ class SessionsScreen(ActionScreen[None]):
 class SessionLineList(LineList):
     """The list of sessions with the keys that act on the selected one."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "choose", "Resume"),
-        Binding("question_mark", "screen.help", "Help", key_display="?"),
-        Binding("c", "screen.chat", "Chat"),
-        Binding("o", "screen.other_agent", "In agent"),
-        Binding("t", "screen.tree", "Tree"),
-        Binding("r", "screen.rename", "Rename"),
-        Binding("number_sign", "screen.tag", "Tags", key_display="#"),
-        Binding("p", "screen.pin", "Pin"),
-        Binding("a", "screen.archive", "Archive"),
-        Binding("h", "screen.health", "Health"),
-        Binding("e", "screen.export", "Export"),
-        Binding("u", "screen.undo", "Undo", show=False),
-        Binding("s", "screen.next_sort", "Sort", show=False),
-        Binding("g", "screen.next_group", "Group", show=False),
-        Binding("right", "screen.unfold(True)", "Sub-agents", show=False),
-        Binding("left", "screen.unfold(False)", "Hide sub-agents", show=False),
-        Binding("slash", "screen.focus_box", "Find", key_display="/", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = make_bindings(*_LIST_KEYS, target="screen.")
 
 
 def _snippet_text(hit: Hit) -> str:

@@ -12,10 +12,10 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import on, work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.events import Resize
-from textual.widgets import Footer, Input
+from textual.widgets import Input
 from textual.worker import get_current_worker
 
 from sessiontree.app.actions.contract import ActionPlan, Done
@@ -28,6 +28,7 @@ from sessiontree.session.session import Session
 from sessiontree.tui.action_flow import ActionScreen
 from sessiontree.tui.dialogs import MenuDialog, PageDialog, TextDialog
 from sessiontree.tui.entry_panel import EntryPanel, plain_text
+from sessiontree.tui.key_table import KeyFooter, KeyRow, Shortcut, make_bindings, make_help
 from sessiontree.tui.line_list import LineList, TextRow
 from sessiontree.views.text import clean, one_line, plural
 from sessiontree.views.tree_drawing import PartKind, RowFacts, RowFormat, draw_row, lane_color, read_facts
@@ -58,28 +59,49 @@ _STYLES: dict[PartKind, Style | None] = {
 }
 _NAMES = {"user": Style(color="cyan", bold=True), "assistant": Style(color="green"), "merge": Style(color="magenta")}
 
-HELP = """↑ ↓ PgUp PgDn Home End   move
-→ ←         unfold or fold a run of tool calls, or what a compaction replaced
-Enter       go to the entry; to a prompt: to just before it, and its text is copied
-Ctrl+U      only your own messages
-Ctrl+O      next view: default, no tools, user, labeled, all
-/           find, also in folded rows; n and N go to the next and the previous match
-L           label the entry
-T           show or hide times
-Space       mark an entry; two marked ones are compared, marked ones are picked
-d           compare: the two marked branches, or the current one with this one
-m           merge this branch into the current one
-P           copy the marked entries to the current branch
-x           move the branch from here on to the archive
-f           start a new session with the history of this entry
-e           leave the entry out of the context, or take it in again
-u           go back to before the selected compaction, or the last one
-U           undo the last action
-y           copy the text of the entry
-Ctrl+P      show or hide the entry beside the tree; [ and ] scroll it
-Esc         back out one level
-
-● on the active path  ○ other branches  ◆ merge  ▸ folded  ⊘ left out of the context"""
+_BACK = KeyRow("Esc", "back out one level", Shortcut("escape", "back", "Back"))
+_HELP = KeyRow("?", "this help", Shortcut("question_mark,f1", "help", "Help", "?"))
+_KEYS = (
+    KeyRow("Ctrl+U", "only your own messages", Shortcut("ctrl+u", "filter('user')", "Prompts")),
+    KeyRow("Ctrl+O", "next view: default, no tools, user, labeled, all", Shortcut("ctrl+o", "next_filter", "View")),
+    KeyRow(
+        "/  n  N",
+        "find, also in folded rows; next and previous match",
+        Shortcut("slash", "find", "Find", "/"),
+        Shortcut("n", "next_match(1)"),
+        Shortcut("N", "next_match(-1)"),
+    ),
+    KeyRow(
+        "→ ←",
+        "unfold or fold a run of tool calls, or what a compaction replaced",
+        Shortcut("right", "fold(False)"),
+        Shortcut("left", "fold(True)"),
+    ),
+    KeyRow("L", "label the entry", Shortcut("L", "label", "Label")),
+    KeyRow("T", "show or hide times", Shortcut("T", "times")),
+    KeyRow("Space", "mark an entry; two are compared, any number is picked", Shortcut("space", "mark", "Mark")),
+    KeyRow("d", "compare: the two marked branches, or the current one with this one", Shortcut("d", "diff", "Diff")),
+    KeyRow("m", "merge this branch into the current one", Shortcut("m", "merge", "Merge")),
+    KeyRow("P", "copy the marked entries to the current branch", Shortcut("P", "pick", "Pick")),
+    KeyRow("x", "move the branch from here on to the archive", Shortcut("x", "prune", "Prune")),
+    KeyRow("f", "start a new session with the history of this entry", Shortcut("f", "fork", "Fork")),
+    KeyRow("e", "leave the entry out of the context, or take it in again", Shortcut("e", "leave_out")),
+    KeyRow("u", "go back to before the selected compaction, or the last one", Shortcut("u", "undo_compaction")),
+    KeyRow("U", "undo the last action", Shortcut("U", "undo")),
+    KeyRow("y", "copy the text of the entry", Shortcut("y", "copy")),
+    KeyRow(
+        "Ctrl+P  [ ]",
+        "show or hide the entry beside the tree; scroll it",
+        Shortcut("ctrl+p", "toggle_panel"),
+        Shortcut("left_square_bracket", "scroll_panel(-1)"),
+        Shortcut("right_square_bracket", "scroll_panel(1)"),
+    ),
+)
+_LIST_KEYS = (
+    KeyRow("↑ ↓", "move; also PgUp, PgDn, Home and End"),
+    KeyRow("Enter", "go to the entry; to a prompt: to just before it, and its text is copied"),
+)
+_LEGEND = "● on the active path  ○ other branches  ◆ merge  ▸ folded  ⊘ left out of the context"
 
 
 class TreeSource:
@@ -164,32 +186,7 @@ class TreeScreen(ActionScreen[None]):
     TreeScreen EntryPanel { width: 45%; display: none; }
     TreeScreen.panel EntryPanel { display: block; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "back", "Back"),
-        Binding("question_mark,f1", "help", "Help", key_display="?"),
-        Binding("ctrl+u", "filter('user')", "Prompts"),
-        Binding("ctrl+o", "next_filter", "View"),
-        Binding("slash", "find", "Find", key_display="/"),
-        Binding("n", "next_match(1)", "Next match", show=False),
-        Binding("N", "next_match(-1)", "Previous match", show=False),
-        Binding("right", "fold(False)", "Unfold", show=False),
-        Binding("left", "fold(True)", "Fold", show=False),
-        Binding("L", "label", "Label"),
-        Binding("T", "times", "Times", show=False),
-        Binding("space", "mark", "Mark"),
-        Binding("d", "diff", "Diff"),
-        Binding("m", "merge", "Merge"),
-        Binding("P", "pick", "Pick"),
-        Binding("x", "prune", "Prune"),
-        Binding("f", "fork", "Fork"),
-        Binding("e", "leave_out", "Leave out", show=False),
-        Binding("u", "undo_compaction", "Undo compaction", show=False),
-        Binding("U", "undo", "Undo", show=False),
-        Binding("y", "copy", "Copy", show=False),
-        Binding("ctrl+p", "toggle_panel", "Entry", show=False),
-        Binding("left_square_bracket", "scroll_panel(-1)", "Scroll the entry up", show=False),
-        Binding("right_square_bracket", "scroll_panel(1)", "Scroll the entry down", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = make_bindings(_BACK, _HELP, *_KEYS)
 
     def __init__(
         self,
@@ -216,7 +213,7 @@ class TreeScreen(ActionScreen[None]):
             yield LineList(id="tree")
             yield EntryPanel(id="panel")
         yield TextRow(id="status")
-        yield Footer()
+        yield KeyFooter()
 
     def on_mount(self) -> None:
         self.query_one("#title", TextRow).show(f" {one_line(self._title)}  reading…")
@@ -403,7 +400,7 @@ class TreeScreen(ActionScreen[None]):
         self.query_one(EntryPanel).scroll_pages(pages)
 
     def action_help(self) -> None:
-        self.app.push_screen(PageDialog("Keys", HELP))
+        self.app.push_screen(PageDialog("Keys", make_help(*_LIST_KEYS, *_KEYS, _BACK, after=_LEGEND)))
 
     def action_find(self) -> None:
         self.add_class("finding")

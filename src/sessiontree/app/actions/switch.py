@@ -6,6 +6,7 @@ from sessiontree.app.actions.contract import ActionPlan, Description, Done, Move
 from sessiontree.branches.leave import LeaveResult, PreparedLeave, prepare_leave, write_leave
 from sessiontree.branches.summarize import SummaryOptions
 from sessiontree.session.session import Session
+from sessiontree.views.text import short_entry_id
 
 
 class SwitchPlan(ActionPlan[LeaveResult]):
@@ -17,7 +18,7 @@ class SwitchPlan(ActionPlan[LeaveResult]):
 
     def describe(self) -> Description:
         found = self._prepared.found
-        where = "before the first entry" if found.leaf is None else found.leaf
+        where = "before the first entry" if found.leaf is None else short_entry_id(found.leaf)
         nothing = "this is the current entry" if found.leaf == found.left and not found.summary else None
         data = {"leaf": found.leaf, "left": found.left, "summary": found.summary or None, "messages": found.messages}
         lines = tuple(found.summary.splitlines())

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sessiontree.agent.approval import MODES
-from sessiontree.agent.controller import recorded_model
+from sessiontree.agent.recorded_choices import recorded_model
 from sessiontree.chat.styles import DIM
 from sessiontree.errors import UsageError
 from sessiontree.views.text import cut, one_line
