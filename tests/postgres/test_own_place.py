@@ -38,7 +38,7 @@ def write_session(home: str) -> sessiontree.Session:
         session.append("assistant", [{"type": "text", "text": f"Quicksort for the {SECRET}?"}])
         session.branch(at=first.id).append("assistant", [{"type": "text", "text": f"Merge the {SECRET}!"}])
         session.append("user", f"{SECRET} " * 20_000)
-        session.append("user", [{"type": "image", "mimeType": "image/png", "data": "a3VtcXVhdA==" * 9000}])
+        session.append("user", [{"type": "image", "mimeType": "image/png", "data": "a3VtcXVhdCBr" * 9000}])
     return session
 
 
