@@ -15,13 +15,28 @@ from collections.abc import Iterable, Iterator, Mapping
 from sessiontree.core.ids import SHORTEST_PREFIX, is_session_id, is_session_id_prefix
 from sessiontree.errors import AmbiguousError, NotFoundError, UsageError
 
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:")
 _FILE_NAME = r"[0-9TZ-]+_(?P<id>.+)\.jsonl\Z"
 
 
+def is_address(text: str) -> bool:
+    """Whether `$SESSIONTREE_HOME` names a repository, such as `postgresql://host/db`, rather than a folder."""
+    return _ADDRESS.match(text) is not None and not os.path.lexists(text)
+
+
+def home_address() -> str:
+    """The home of sessions: `$SESSIONTREE_HOME`, a folder or the address of a repository, else the home folder."""
+    chosen = os.environ.get("SESSIONTREE_HOME", "")
+    return chosen if is_address(chosen) else home()
+
+
 def home() -> str:
-    """The folder of sessions and blobs: `$SESSIONTREE_HOME`, else the platform's data folder."""
+    """The home folder: `$SESSIONTREE_HOME` if that is a folder, else the platform's data folder.
+
+    Sessions and blobs are in it, unless `home_address` is another place; settings and other files of the user always.
+    """
     chosen = os.environ.get("SESSIONTREE_HOME")
-    if chosen:
+    if chosen and not is_address(chosen):
         return os.path.abspath(os.path.expanduser(chosen))
     if sys.platform == "darwin":
         return os.path.expanduser("~/Library/Application Support/sessiontree")

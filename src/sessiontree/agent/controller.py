@@ -644,7 +644,7 @@ class Controller:
     async def _remember(self, prompt: str) -> None:
         """Add a prompt to the history. A failure is only a notice: the prompt is answered all the same."""
         session = self.session
-        if session.repository.is_volatile:
+        if session.ref.home:  # the history of a repository is made of its sessions
             return
         try:
             await in_thread(

@@ -6,10 +6,11 @@ A front end adds how it asks the user, where it prints, and how it shows a run.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from sessiontree.agent.approval import Approvals, Question, Reply
@@ -27,8 +28,10 @@ from sessiontree.explore.exploration import Exploration
 from sessiontree.explore.lane import Lane
 from sessiontree.explore.state import ExplorationLike
 from sessiontree.explore.worktrees import LaneWorktrees
+from sessiontree.library.library import Library
 from sessiontree.paths import is_same_folder
 from sessiontree.search.prompt_history import PromptHistory
+from sessiontree.stores.repositories import is_address
 from sessiontree.views.text import clean, cut, one_line, plural
 
 _IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
@@ -291,10 +294,22 @@ class BaseChat(ABC):
                 return text
         return self.controller.paste_text(text)
 
+    @contextlib.contextmanager
+    def open_history(self) -> Iterator[PromptHistory]:
+        """The prompts of the home that the chat's sessions are in."""
+        controller = self.controller
+        if not is_address(controller.repository):
+            with PromptHistory(controller.home) as history:
+                yield history
+            return
+        with PromptHistory(controller.repository) as history, Library(controller.repository) as library:
+            history.import_from(library)
+            yield history
+
     def prompt_history(self) -> Sequence[str]:
         """Earlier prompts, newest first."""
         try:
-            with PromptHistory(self.controller.home) as history:
+            with self.open_history() as history:
                 return [found.prompt for found in history.search(here=self.controller.cwd, limit=_EARLIER)]
         except (SessionTreeError, sqlite3.Error) as error:
             self.screen.line(f"· history is not available: {one_line(str(error))}", DIM)

@@ -45,6 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         options = parse(sys.argv[1:] if arguments is None else arguments)
+        chosen = os.environ.get("SESSIONTREE_HOME", "")
+        if ":" in chosen and getattr(options, "home", "") is None:
+            from sessiontree.paths import home_address, is_address
+
+            options.home = home_address() if is_address(chosen) else None
         code = options.run(options)
         sys.stdout.flush()
     except SessionTreeError as error:

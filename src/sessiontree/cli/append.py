@@ -48,7 +48,8 @@ def run(options: Options) -> None:
     entries = [branch.append(entry) for entry in _read_entries(options)]
     others = len(session.refresh())
     session.flush()
-    if "user" in (options.role, options.role_option) and not session.repository.is_volatile:
+    # The history of a repository is made of its sessions.
+    if "user" in (options.role, options.role_option) and not session.ref.home:
         _record_prompts(session, entries, home_folder(options.home))
     remember_session(session.location, session.cwd, options)
     if others:

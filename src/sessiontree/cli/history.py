@@ -19,7 +19,7 @@ from sessiontree.errors import UsageError
 from sessiontree.search.prompt_history import Imported, Prompt, PromptHistory
 from sessiontree.session.open import looks_like_path
 from sessiontree.session.open import open as open_path
-from sessiontree.stores.repositories import home_folder
+from sessiontree.stores.repositories import home_folder, is_address
 from sessiontree.views.listing import age, iso
 from sessiontree.views.text import columns, cut, one_line, pad, plural
 
@@ -53,7 +53,8 @@ def run(options: Options) -> None:
         raise UsageError(f"--limit {options.limit}: expected 0 or more")
     if options.home is not None and not options.home:
         raise UsageError("--home needs a folder")
-    with PromptHistory(home_folder(options.home)) as history:
+    is_stored = options.home is not None and is_address(options.home)
+    with PromptHistory(options.home if is_stored else home_folder(options.home)) as history:
         imported = None if options.no_refresh else _import(history, options)
         found = _find(history, options)
         history.notes[:] = dict.fromkeys(history.notes)  # reading twice reports them twice

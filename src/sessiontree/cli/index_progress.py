@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sessiontree.cli import stderr
 from sessiontree.errors import StoreError
-from sessiontree.search import Index
+from sessiontree.search.indexer import open_indexes
 from sessiontree.views.text import cut, one_line
 
 if TYPE_CHECKING:
@@ -58,8 +58,9 @@ def update_index(library: Library, seconds: float = _SECONDS_UNSEEN) -> None:
     show = progress_bar("indexing (Ctrl-C stops)")
     until = time.perf_counter() + seconds
     try:
-        with Index(library.environment) as index:
-            index.update(library.indexable(), progress=show or _stop_at(until), timeout=0.0)
+        with open_indexes(library) as parts:
+            for part in parts:
+                part.update(progress=show or _stop_at(until), timeout=0.0)
         _clear()
     except (_TimeUpError, sqlite3.Error, OSError):
         return  # the results were printed; the next search continues indexing
@@ -70,13 +71,15 @@ def update_index(library: Library, seconds: float = _SECONDS_UNSEEN) -> None:
 
 def rebuild_index(library: Library) -> None:
     """Delete the index and build it again."""
-    with Index(library.environment) as index:
-        try:
-            with index.store.writer_lock():
-                index.store.clear()
-            index.update(library.indexable(), progress=progress_bar("indexing"))
-        except (sqlite3.Error, OSError) as error:
-            raise StoreError(f"{index.store.path}: cannot build the index: {error}") from None
+    with open_indexes(library) as parts:
+        for part in parts:
+            store = part.index.store
+            try:
+                with store.writer_lock():
+                    store.clear()
+                part.update(progress=progress_bar("indexing"))
+            except (sqlite3.Error, OSError) as error:
+                raise StoreError(f"{store.path}: cannot build the index: {error}") from None
     _clear()
 
 

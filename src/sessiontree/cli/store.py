@@ -2,13 +2,12 @@
 
 status: what it holds. upgrade: create its tables, or upgrade them. verify: find damage. vacuum: join the small rows of
 appends, and remove old backups. add-tenant, remove-tenant, tenants: users who share the database and see nothing of
-each other.
+each other. blobs: store large content in an object store, or without a URL in the database again.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
 
 import msgspec
 
@@ -22,33 +21,25 @@ from sessiontree.views.text import clean, plural
 EXAMPLES = """examples:
   sessiontree store upgrade --home postgresql://db.example/team
   sessiontree store vacuum --home postgresql://db.example/team --days 30
-  sessiontree store add-tenant alice --quota 10GB --home postgresql://db.example/team"""
+  sessiontree store add-tenant alice --quota 10GB --home postgresql://db.example/team
+  sessiontree store blobs s3://bucket/sessions --home postgresql://db.example/team"""
 
 _DAMAGED = 3
 _MAINTENANCE = ("status", "upgrade", "verify", "vacuum")
-_TENANTS = ("tenants", "add-tenant", "remove-tenant")
-_UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_TENANTS = ("tenants", "add-tenant", "remove-tenant", "blobs")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=(*_MAINTENANCE, *_TENANTS), help="what to do")
-    parser.add_argument("name", nargs="?", metavar="NAME", help="for add-tenant and remove-tenant: the tenant")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the tenant; for blobs: the URL of an object store")
     parser.add_argument(
         "--quota",
-        type=_parse_size,
         metavar="SIZE",
         help="for add-tenant: the bytes it may store, such as 500MB or 10GB",
     )
     parser.add_argument(
         "--days", type=float, default=30.0, metavar="N", help="for vacuum: keep backups this long (default: 30)"
     )
-
-
-def _parse_size(text: str) -> int:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?B)?", text.upper())
-    if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size: use a number with KB, MB, GB or TB")
-    return int(float(found[1]) * _UNITS[(found[2] or "").removeprefix("B")])
 
 
 def run(options: Options) -> int | None:
@@ -85,13 +76,20 @@ def _manage_tenants(repository: SessionRepository, options: Options) -> None:
         else:
             output.print_lines(_tenant_line(tenant) for tenant in found)
         return
+    if options.action == "blobs":
+        repository.set_blob_store(options.name or "")
+        where = clean(options.name) if options.name else "the database"
+        stderr.print_line(f"{clean(repository.home)}: new blobs are stored in {where}")
+        return
     if not options.name:
         raise UsageError(f"store {options.action}: name the tenant")
     if options.action == "remove-tenant":
         repository.remove_tenant(options.name)
         stderr.print_line(f"{clean(repository.home)}: the tenant {options.name} was removed")
         return
-    address = repository.add_tenant(options.name, quota=options.quota)
+    from sessiontree.stores.object_blobs import parse_size
+
+    address = repository.add_tenant(options.name, quota=parse_size(options.quota) if options.quota else None)
     if options.json:
         output.print_json({"tenant": options.name, "home": address})
     else:

@@ -29,6 +29,7 @@ from sessiontree.stores.file_lock import file_lock
 
 if TYPE_CHECKING:  # a listing in which nothing changed reads no session, and does not import the readers
     from sessiontree.library.counts import Counted
+    from sessiontree.library.home_image import HomeImage
     from sessiontree.library.summary_reader import State, SummaryRead
 
 T = TypeVar("T")
@@ -311,8 +312,12 @@ class Cache:
                     if not is_damage(error, self.path):
                         return default
                     self._database.close()
-                    self._database = _rebuild(self.path)
+                    self._database = self._recreate()
         return default
+
+    def _recreate(self) -> sqlite3.Connection:
+        """Replace a damaged database by an empty one."""
+        return _rebuild(self.path)
 
     def _open(self) -> sqlite3.Connection:
         try:
@@ -324,12 +329,113 @@ class Cache:
             return _connect(_IN_MEMORY)
 
 
+class HomeCache(Cache):
+    """The cache of the sessions of a repository, which is stored in that repository."""
+
+    def __init__(self, image: HomeImage) -> None:
+        self._image = image
+        super().__init__(_IN_MEMORY)
+
+    def close(self) -> None:
+        with self._lock, contextlib.suppress(*DATABASE_ERRORS):
+            self._image.save(self._database)
+        super().close()
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            return _prepare(self._image.open())
+        except DATABASE_ERRORS:
+            return self._recreate()
+
+    def _recreate(self) -> sqlite3.Connection:
+        return _connect(_IN_MEMORY)
+
+
+class SplitCache(Cache):
+    """The cache of a library with a repository as its home: what is about its sessions is stored there."""
+
+    def __init__(self, path: str, home: str, image: HomeImage) -> None:
+        self.path = path
+        self._files = Cache(path)
+        self._home = f"{home}/"
+        self._image = image
+        self._of_home: HomeCache | None = None
+
+    def _part(self, path: str) -> Cache:
+        """The cache of a session: that of the repository if it is there."""
+        if not f"{path}/".startswith(self._home):
+            return self._files
+        if self._of_home is None:
+            self._of_home = HomeCache(self._image)
+        return self._of_home
+
+    def close(self) -> None:
+        if self._of_home is not None:
+            self._of_home.close()
+        self._files.close()
+
+    def rows(self, folders: Iterable[str]) -> dict[str, Row]:
+        return {path: row for folder in folders for path, row in self._part(folder).rows([folder]).items()}
+
+    def summaries(self, folders: Mapping[str, str]) -> list[Summary]:
+        return [
+            summary for folder, agents in folders.items() for summary in self._part(folder).summaries({folder: agents})
+        ]
+
+    def find_stamp(self, ref: str) -> Stamp | None:
+        return self._part(ref).find_stamp(ref)
+
+    def find_state(self, path: str) -> State | None:
+        return self._part(path).find_state(path)
+
+    def store(self, reads: Iterable[tuple[SummaryRead, Stamp, str]]) -> None:
+        parts: dict[Cache, list[tuple[SummaryRead, Stamp, str]]] = {}
+        for read in reads:
+            parts.setdefault(self._part(read[0].summary.ref), []).append(read)
+        for part, some in parts.items():
+            part.store(some)
+
+    def store_others(self, files: Iterable[tuple[str, Stamp, str, Sequence[str] | None]]) -> None:
+        self._files.store_others(files)
+
+    def find_note(self, name: str) -> bytes | None:
+        return self._files.find_note(name)
+
+    def store_note(self, name: str, note: bytes) -> None:
+        self._files.store_note(name, note)
+
+    def store_exact(self, path: str, size: int, counted: Counted) -> None:
+        self._part(path).store_exact(path, size, counted)
+
+    def store_health(self, path: str, size: int, *, is_damaged: bool) -> None:
+        self._part(path).store_health(path, size, is_damaged=is_damaged)
+
+    def lacks_exact(self, path: str, size: int) -> bool:
+        return self._part(path).lacks_exact(path, size)
+
+    def find_stats_part(self, part: StatsPart, path: str, stamp: Stamp) -> bytes | None:
+        return self._part(path).find_stats_part(part, path, stamp)
+
+    def store_stats(self, path: str, stamp: Stamp, keys: bytes, facts: bytes, details: bytes | bytearray) -> None:
+        self._part(path).store_stats(path, stamp, keys, facts, details)
+
+    def forget(self, paths: Iterable[str]) -> None:
+        parts: dict[Cache, list[str]] = {}
+        for path in paths:
+            parts.setdefault(self._part(path), []).append(path)
+        for part, some in parts.items():
+            part.forget(some)
+
+
 def _connect(path: str) -> sqlite3.Connection:
     """Open the database and create missing tables."""
     if path != _IN_MEMORY:  # created here with our mode, which SQLite copies to its -wal and -shm files
         with contextlib.suppress(FileExistsError):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    database = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    return _prepare(sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False))
+
+
+def _prepare(database: sqlite3.Connection) -> sqlite3.Connection:
     try:
         database.execute("PRAGMA page_size = 16384")  # of a new file: four times fewer reads than with small pages
         database.execute("PRAGMA journal_mode = WAL")

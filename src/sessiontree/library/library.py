@@ -16,7 +16,7 @@ from sessiontree import paths
 from sessiontree.core.ids import SHORTEST_PREFIX
 from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.errors import AmbiguousError, NotFoundError, SessionTreeError, StoreError
-from sessiontree.library.cache import Cache, cache_path
+from sessiontree.library.cache import Cache, SplitCache, cache_path
 from sessiontree.library.projects import Project, Projects
 from sessiontree.library.roots import Root, dialect_named, find_roots, is_repository
 from sessiontree.library.scanner import Progress, Scan, Scanner, read_small
@@ -27,6 +27,7 @@ from sessiontree.stores.contract import DocumentStore, SessionRef
 
 if TYPE_CHECKING:  # imported only if a file has to be read
     from sessiontree.library.counts import Counted
+    from sessiontree.library.home_image import HomeImage
     from sessiontree.search import Results
 
 Sort: TypeAlias = Literal["recent", "size", "cost", "messages"]
@@ -58,11 +59,11 @@ class Library:
         progress: Progress | None = None,
     ) -> None:
         self.environment = os.environ if environment is None else environment
-        self.cache = Cache(cache_path(self.environment))
         self.home = self._own_home() if home is None else os.fspath(home)
         is_folder = not is_repository(self.home)
         if is_folder:
             self.home = os.path.abspath(self.home)
+        self.cache = self._open_cache(is_folder=is_folder)
         self.roots: list[Root] = find_roots(self.environment, roots, self.home, self.cache)
         self.projects = Projects(self.home if is_folder else None)
         self.scan = Scan()
@@ -75,8 +76,24 @@ class Library:
     def _own_home(self) -> str:
         """The home folder in the given environment, which may differ from that of this process."""
         if self.environment is os.environ:
-            return paths.home()
+            return paths.home_address()
+        chosen = self.environment.get("SESSIONTREE_HOME", "")
+        if paths.is_address(chosen):
+            return chosen
         return os.path.dirname(dialect_named(DEFAULT_DIALECT).session_roots(self.environment)[0])
+
+    def _open_cache(self, *, is_folder: bool) -> Cache:
+        path = cache_path(self.environment)
+        image = None if is_folder else self.home_image("library")
+        return Cache(path) if image is None else SplitCache(path, self.home, image)
+
+    def home_image(self, name: str) -> HomeImage | None:
+        """A database about the sessions of the home, if the home is a repository that keeps its own."""
+        if not is_repository(self.home) or _is_volatile(self.home):
+            return None
+        from sessiontree.library.home_image import HomeImage
+
+        return HomeImage(self.documents, name)
 
     def close(self) -> None:
         self._is_closed = True  # ends a background scan at its next file
@@ -167,7 +184,22 @@ class Library:
 
     def indexable(self) -> list[Summary]:
         """Every session that may be indexed in a file."""
-        return [summary for summary in self.everything() if not self.is_volatile(summary)]
+        return [
+            summary for summary in self.everything() if not self.is_volatile(summary) and not self.is_stored(summary)
+        ]
+
+    def stored(self) -> list[Summary]:
+        """Every session of a repository that keeps its own index."""
+        return [summary for summary in self.everything() if self.is_stored(summary)]
+
+    def is_stored(self, summary: Summary) -> bool:
+        """Whether a session is in a repository that keeps everything about it, so that no file may."""
+        return not summary.is_file and summary.ref.startswith(self._stored)
+
+    @functools.cached_property
+    def _stored(self) -> tuple[str, ...]:
+        folders = [root.folder for root in self.roots if root.is_repository]
+        return tuple(f"{folder}/" for folder in folders if not _is_volatile(folder))
 
     def is_volatile(self, summary: Summary) -> bool:
         """Whether a session ends with the process, so that nothing about it may be stored in a file."""

@@ -30,11 +30,12 @@ def serve(home: str | None, roots: Mapping[str, Sequence[str]], *, refresh: bool
 
     def index() -> None:
         """Update the index. Each step is kept, even if the process is killed."""
-        from sessiontree.search import Index
+        from sessiontree.search.indexer import open_indexes
 
         try:
-            with open_library() as library, Index(library.environment) as found:
-                found.update(library.indexable(), timeout=0.0)
+            with open_library() as library, open_indexes(library) as parts:
+                for part in parts:
+                    part.update(timeout=0.0)
         except (sqlite3.Error, OSError, SessionTreeError):
             return  # searches scan the files instead, and note that
         finally:

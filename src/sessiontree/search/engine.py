@@ -28,7 +28,7 @@ from sessiontree.library.summary import Summary
 from sessiontree.search.branch_state import BranchMap, BranchState, load_branches
 from sessiontree.search.file_chunks import read_chunk
 from sessiontree.search.index_db import SHIFT, IndexedFile
-from sessiontree.search.indexer import FACET, FileTexts, Index, Pending, Progress
+from sessiontree.search.indexer import FACET, FileTexts, Index, IndexPart, Pending, Progress, open_indexes
 from sessiontree.search.matcher import Match, Matcher, RegexFinder, fts_expression, may_have_variants, variant_lines
 from sessiontree.search.query import And, Choice, Expression, Not, Or, Query, Regex, terms
 from sessiontree.search.query_parser import parse
@@ -99,8 +99,8 @@ def search(
     results.offset = offset
     if parsed.filters.session.wanted:
         per_session = offset + limit + 1  # the user asks for all hits of a session
-    with Index(library.environment) as index:
-        matching = _Search(library, index, results, project, per_session, time_limit, clock, _Meter(match_progress))
+    with open_indexes(library) as parts:
+        matching = _Search(library, parts, results, project, per_session, time_limit, clock, _Meter(match_progress))
         matching.run(limit, offset, refresh, progress)
     results.seconds = time.perf_counter() - start
     return results
@@ -176,7 +176,7 @@ class _Search:
     def __init__(
         self,
         library: Library,
-        index: Index,
+        parts: Sequence[IndexPart],
         results: Results,
         project: str | os.PathLike[str] | None,
         per_session: int,
@@ -186,7 +186,11 @@ class _Search:
     ) -> None:
         self._library = library
         self._meter = meter
-        self._index = index
+        self._parts = parts
+        self._index = parts[0].index
+        """The index that is asked at the moment."""
+        self._known_in: list[dict[str, IndexedFile]] = []
+        """By part: the sessions in its index."""
         self._results = results
         self._query = results.query
         self._is_of_sessions = bool(self._query.filters.session.wanted)
@@ -255,7 +259,9 @@ class _Search:
             self._scan(unread, enough)
         try:
             self._start = self._clock()  # a scan that used up its time leaves the index its own
-            self._ask(enough)
+            for part, known in zip(self._parts, self._known_in, strict=True):
+                self._index, self._known, self._variant_files = part.index, known, set()
+                self._ask(enough)
         except (sqlite3.Error, OSError) as error:
             self._results.notes.append(f"the index cannot be queried ({error}); the files were scanned instead")
             self._scan([Pending(summary, 0, None) for summary in self._sessions.values()], enough)
@@ -285,10 +291,16 @@ class _Search:
     def _refresh(self, refresh: Refresh, progress: Progress | None) -> list[Pending]:
         """Update the index as far as `refresh` asks for; return the sessions that are not fully indexed."""
         volatile = [summary for summary in self._sessions.values() if self._library.is_volatile(summary)]
-        return [*self._update_index(refresh, progress), *(Pending(summary, 0, None) for summary in volatile)]
+        waiting = [Pending(summary, 0, None) for summary in volatile]
+        for part in self._parts:
+            self._index, self._known = part.index, {}
+            waiting += self._update_index(part.sessions(), refresh, progress)
+            self._known_in.append(self._known)
+        return waiting
 
-    def _update_index(self, refresh: Refresh, progress: Progress | None) -> list[Pending]:
-        everything = self._library.indexable()
+    def _update_index(
+        self, everything: Sequence[Summary], refresh: Refresh, progress: Progress | None
+    ) -> list[Pending]:
         try:
             self._index.store.check_terms()
             self._known = self._index.store.indexed_files()
@@ -348,7 +360,7 @@ class _Search:
         )
         rows = self._rows(self._expression(self._query))
         ordered = candidates(rows, indexed.sizes, indexed.recency)
-        self._results.sessions = len(ordered)
+        self._results.sessions += len(ordered)
         self._meter.start(indexed.sessions[candidate.file] for candidate in ordered)
         # The quick pass finds words in their usual spelling. Files with other spellings get a slow pass only if they
         # had no hit, and words spread over several lines come last.
@@ -554,6 +566,10 @@ class _Search:
 
     # Building hits
 
+    def _index_of(self, summary: Summary) -> Index:
+        is_of_home = self._library.is_stored(summary)
+        return next(part.index for part in self._parts if part.is_of_home == is_of_home)
+
     def _build_hits(self, found: Sequence[tuple[_Group, _LineMatch]]) -> Iterator[Hit]:
         """Turn matches into hits, and add facts that need another read of the file: branch, and tool of a result."""
         opened: dict[str, tuple[BranchMap, FileTexts]] = {}
@@ -566,7 +582,7 @@ class _Search:
                         size = store.size()
                     except SessionTreeError:
                         continue  # deleted meanwhile
-                    branches = load_branches(self._index.store, group.file, summary, size)
+                    branches = load_branches(self._index_of(summary).store, group.file, summary, size)
                     opened[summary.ref] = branches, FileTexts(summary.agent, summary.ref, store)
                 branches, texts = opened[summary.ref]
                 text = match.found.text

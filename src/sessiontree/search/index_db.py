@@ -20,7 +20,7 @@ import os
 import random
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
@@ -29,6 +29,9 @@ from sessiontree.library.cache import cache_path, transaction
 from sessiontree.library.sqlite_damage import DATABASE_ERRORS, DamagedRowError, is_damage, row_checksum
 from sessiontree.search.file_chunks import CHUNK_BITS
 from sessiontree.stores.file_lock import file_lock
+
+if TYPE_CHECKING:
+    from sessiontree.library.home_image import HomeImage
 
 T = TypeVar("T")
 
@@ -127,8 +130,15 @@ class IndexStore:
     @property
     def database(self) -> sqlite3.Connection:
         if self._database is None:
-            self._database = _open(self.path)
+            self._database = self._open()
         return self._database
+
+    def _open(self) -> sqlite3.Connection:
+        return _open(self.path)
+
+    def _recreate(self, *, keep_sound: bool) -> sqlite3.Connection:
+        """Replace a damaged database by an empty one."""
+        return _rebuild(self.path, keep_sound=keep_sound)
 
     def close(self) -> None:
         if self._database is not None:
@@ -145,7 +155,7 @@ class IndexStore:
                     raise
                 self.close()
                 # The first time another process may have rebuilt it already; not if it fails again.
-                self._database = _rebuild(self.path, keep_sound=is_sound)
+                self._database = self._recreate(keep_sound=is_sound)
         return work(self.database)
 
     def indexed_files(self) -> dict[str, IndexedFile]:
@@ -187,6 +197,32 @@ class IndexStore:
             except StoreError:
                 is_locked = False
             yield is_locked
+
+
+class HomeIndexStore(IndexStore):
+    """The index of the sessions of a repository, which is stored in that repository."""
+
+    def __init__(self, image: HomeImage) -> None:
+        super().__init__(":memory:")
+        self._image = image
+
+    def close(self) -> None:
+        if self._database is not None:
+            self._image.save(self._database)
+        super().close()
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            return _prepare(self._image.open())
+        except DATABASE_ERRORS:
+            return self._recreate(keep_sound=False)
+
+    def _recreate(self, *, keep_sound: bool) -> sqlite3.Connection:  # noqa: ARG002 - no other process has it
+        return _prepare(sqlite3.connect(":memory:", isolation_level=None))
+
+    @contextlib.contextmanager
+    def writer_lock(self, *, timeout: float | None = None) -> Iterator[bool]:  # noqa: ARG002 - no other process has it
+        yield True
 
 
 def _files(database: sqlite3.Connection) -> Iterator[tuple[tuple[Any, ...], bool]]:
@@ -257,7 +293,10 @@ def _connect(path: str) -> sqlite3.Connection:
     """Open the database, readable by its user only, and create missing tables."""
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    database = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
+    return _prepare(sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None))
+
+
+def _prepare(database: sqlite3.Connection) -> sqlite3.Connection:
     database.create_function("row_checksum", -1, row_checksum, deterministic=True)
     try:
         database.execute("PRAGMA journal_mode = WAL")

@@ -13,7 +13,7 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -26,6 +26,7 @@ from sessiontree.library.session_store import open_store
 from sessiontree.library.summary import Summary
 from sessiontree.search.file_chunks import CHUNK_BITS, as_file, bytes_before, find_identity, head_hash, iter_lines
 from sessiontree.search.index_db import (
+    HomeIndexStore,
     IndexedFile,
     IndexStore,
     find_number,
@@ -41,6 +42,8 @@ from sessiontree.stores.contract import SessionStore, read_bytes
 
 if TYPE_CHECKING:
     from sessiontree.dialects.contract import Dialect
+    from sessiontree.library.home_image import HomeImage
+    from sessiontree.library.library import Library
 
 Progress: TypeAlias = Callable[[int, int, str], None]
 """Called with the bytes read, the bytes in total, and the current path."""
@@ -64,10 +67,11 @@ class Pending(Struct, frozen=True):
 
 
 class Index:
-    """The search index of this machine."""
+    """The search index of this machine, or of a repository that keeps its own."""
 
-    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
-        self.store = IndexStore(index_path(os.environ if environment is None else environment))
+    def __init__(self, environment: Mapping[str, str] | None = None, *, image: HomeImage | None = None) -> None:
+        path = index_path(os.environ if environment is None else environment)
+        self.store = IndexStore(path) if image is None else HomeIndexStore(image)
 
     def close(self) -> None:
         self.store.close()
@@ -129,6 +133,31 @@ class Index:
                 database.execute("DELETE FROM branches")
                 database.execute("DELETE FROM numbers")
                 database.execute("INSERT INTO terms(terms) VALUES('delete-all')")
+
+
+class IndexPart(Struct, frozen=True):
+    """An index, and which sessions of a library it is for: those in files, or those of a repository with its own."""
+
+    index: Index
+    library: Library
+    is_of_home: bool = False
+
+    def sessions(self) -> list[Summary]:
+        return self.library.stored() if self.is_of_home else self.library.indexable()
+
+    def update(self, *, progress: Progress | None = None, timeout: float | None = None) -> bool:
+        return self.index.update(self.sessions(), progress=progress, timeout=timeout)
+
+
+@contextlib.contextmanager
+def open_indexes(library: Library) -> Iterator[list[IndexPart]]:
+    """The index of this machine and, if the home of a library is a repository that keeps its own, that one, too."""
+    with contextlib.ExitStack() as stack:
+        parts = [IndexPart(stack.enter_context(Index(library.environment)), library)]
+        image = library.home_image("search")
+        if image is not None:
+            parts.insert(0, IndexPart(stack.enter_context(Index(image=image)), library, is_of_home=True))
+        yield parts
 
 
 class _Writer:

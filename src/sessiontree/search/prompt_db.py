@@ -81,6 +81,19 @@ def connect(path: str) -> sqlite3.Connection:
     return database
 
 
+def prepare(database: sqlite3.Connection, path: str) -> sqlite3.Connection:
+    """Create missing tables in a database that is in memory."""
+    try:
+        if _version(database) != _VERSION:
+            _make_tables(database, path, ())
+        if _note(database, "words") != index_words(_PROBE):
+            _reindex(database)
+    except DATABASE_ERRORS:
+        database.close()
+        return prepare(sqlite3.connect(":memory:", isolation_level=None), path)
+    return database
+
+
 def _make_tables(database: sqlite3.Connection, path: str, prompts: Iterable[LoggedPrompt]) -> None:
     """Create the tables with some prompts in them, in one step: no other process sees them without."""
     found = _version(database)

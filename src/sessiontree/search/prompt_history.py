@@ -27,7 +27,7 @@ from sessiontree.errors import SessionTreeError, StoreError
 from sessiontree.library.cache import transaction
 from sessiontree.library.sqlite_damage import DATABASE_ERRORS, is_damage
 from sessiontree.search import prompt_spool
-from sessiontree.search.prompt_db import check, connect, insert_prompt, repair
+from sessiontree.search.prompt_db import check, connect, insert_prompt, prepare, repair
 from sessiontree.search.prompt_import import ReadPosition, SourcePrompts, history_files, read_history_file, read_session
 from sessiontree.search.prompt_spool import LoggedPrompt, SpooledPrompt, append_to_log, normalize_prompt
 from sessiontree.search.query import And, Choice, Expression, Not, Or, Phrase, Query, Regex, Word
@@ -35,6 +35,7 @@ from sessiontree.search.query_parser import parse
 from sessiontree.search.tokenizer import Unit, units
 
 if TYPE_CHECKING:
+    from sessiontree.library.home_image import HomeImage
     from sessiontree.library.library import Library
     from sessiontree.library.scanner import Progress
     from sessiontree.library.summary import Summary
@@ -77,11 +78,17 @@ class Imported(Struct, frozen=True):
 
 
 class PromptHistory:
-    """The history in a home folder. Not thread-safe; several processes may use it at once."""
+    """The history in a home folder. Not thread-safe; several processes may use it at once.
+
+    With the address of a repository as its home, it has the prompts of the sessions there and is stored there. Those
+    sessions have their prompts, so nothing else is kept about them, and no file of this machine has them.
+    """
 
     def __init__(self, home: str | os.PathLike[str] | None = None) -> None:
-        self.home = os.path.abspath(os.fspath(home)) if home is not None else paths.home()
-        self.path = os.path.join(self.home, FILE)
+        chosen = paths.home() if home is None else os.fspath(home)
+        self._image = _find_image(chosen)
+        self.home = chosen if self._image is not None else os.path.abspath(chosen)
+        self.path = f"{self.home}/{FILE}" if self._image is not None else os.path.join(self.home, FILE)
         self.notes: list[str] = []
         """Messages to the user: what was damaged or ignored."""
         self.was_damaged = False
@@ -91,6 +98,8 @@ class PromptHistory:
 
     def close(self) -> None:
         if self._database is not None:
+            if self._image is not None:
+                self._image.save(self._database)
             self._database.close()
             self._database = None
 
@@ -112,6 +121,8 @@ class PromptHistory:
         agent: str = DEFAULT_DIALECT,
     ) -> None:
         """Add a prompt. Never waits for another process; raises `WriteError` if it cannot be written."""
+        if self._image is not None:
+            return  # the session has it
         where = os.fspath(cwd)
         prompt_spool.remember(self.home, prompt, cwd=where, session=session, time=time, agent=agent)
 
@@ -125,8 +136,13 @@ class PromptHistory:
         self._drain_spool()
         done = Imported()
         # Sessions first: forks copy times to the millisecond, while history files have slightly different times.
+        is_of_home = self._image is not None
         sessions = sorted(
-            (summary for summary in library.sessions() if not library.is_volatile(summary)),
+            (
+                summary
+                for summary in library.sessions()
+                if not library.is_volatile(summary) and library.is_stored(summary) == is_of_home
+            ),
             key=lambda summary: (summary.created or summary.modified, summary.recency),
         )
         for number, summary in enumerate(sessions, 1):
@@ -138,7 +154,7 @@ class PromptHistory:
             done = self._import(summary.ref, read_prompts, done, stamp)
             if progress is not None:
                 progress(number, len(sessions))
-        for agent, path in history_files(library.roots):
+        for agent, path in () if is_of_home else history_files(library.roots):
 
             def read_history(
                 known: ReadPosition, agent: str = agent, path: str = path
@@ -186,6 +202,8 @@ class PromptHistory:
 
     def _drain_spool(self) -> None:
         """Import spooled prompts."""
+        if self._image is not None:
+            return
 
         def keep(typed: Sequence[SpooledPrompt]) -> None:
             def work(database: sqlite3.Connection) -> None:
@@ -220,7 +238,7 @@ class PromptHistory:
                 )
                 if insert_prompt(database, logged):
                     added.append(logged)
-        if added:
+        if added and self._image is None:
             append_to_log(self.home, added)
         return len(added)
 
@@ -365,6 +383,10 @@ class PromptHistory:
             try:
                 return work(self._open())
             except DATABASE_ERRORS as error:
+                if self._image is not None and self._database is not None:  # all of it is in the sessions
+                    self._database.close()
+                    self._database = prepare(sqlite3.connect(":memory:", isolation_level=None), self.path)
+                    continue
                 self.close()
                 if not is_damage(error, self.path):
                     raise StoreError(f"{self.path}: {error}; try again when nothing else uses it") from error
@@ -377,8 +399,22 @@ class PromptHistory:
 
     def _open(self) -> sqlite3.Connection:
         if self._database is None:
-            self._database = connect(self.path)
+            image = self._image
+            self._database = connect(self.path) if image is None else prepare(image.open(), self.path)
         return self._database
+
+
+def _find_image(home: str) -> HomeImage | None:
+    """The history that a repository keeps itself; None for a folder."""
+    if ":" not in home:
+        return None
+    from sessiontree.library.home_image import HomeImage
+    from sessiontree.stores.repositories import is_address, open_repository
+
+    if not is_address(home):
+        return None
+    repository = open_repository(home)
+    return None if repository.is_volatile else HomeImage(repository.documents, "history")
 
 
 def _known_source(database: sqlite3.Connection, path: str) -> tuple[int, int, int, str] | None:

@@ -10,6 +10,7 @@ A semantic hit is read from the file like any other; its snippet has no marked m
 from __future__ import annotations
 
 import contextlib
+import heapq
 import os
 import sqlite3
 import time
@@ -30,7 +31,7 @@ from sessiontree.search.branch_state import load_branches
 from sessiontree.search.embedder import Embedder, find_embedder, similarity
 from sessiontree.search.engine import HITS_PER_SESSION, Refresh, search
 from sessiontree.search.file_chunks import line_at
-from sessiontree.search.indexer import FileTexts, Index, Progress
+from sessiontree.search.indexer import FileTexts, Progress, open_indexes
 from sessiontree.search.matcher import Match, Matcher, RegexFinder
 from sessiontree.search.query import And, Expression, Not, Query, Regex, terms
 from sessiontree.search.results import Hit, Results
@@ -136,10 +137,7 @@ def _nearest_hits(
     vector = model.embed([words])[0]
     sessions = {summary.ref: summary for summary in select_sessions(library, query.filters, project)}
     try:
-        with Vectors(library.environment, model) as vectors:
-            if refresh != "none":
-                vectors.update(library.indexable(), progress)
-            passages = vectors.nearest(vector, set(sessions), _SHORTLIST)
+        passages = heapq.nsmallest(_SHORTLIST, _nearest(library, model, vector, set(sessions), refresh, progress))
     except sqlite3.Error as error:
         raise StoreError(f"the vectors cannot be used ({error}); search without --semantic") from None
     matcher = Matcher(msgspec.structs.replace(query, where=_negated_terms(query.where)), RegexFinder(_PATTERN_SECONDS))
@@ -147,6 +145,23 @@ def _nearest_hits(
         _read_matches(passages, sessions, vector, model, matcher, query), key=lambda match: -match.similarity
     )
     return list(_build_hits(library, matches, sessions, query))[:_FUSED]
+
+
+def _nearest(
+    library: Library,
+    model: Embedder,
+    vector: Sequence[float],
+    refs: set[str],
+    refresh: Refresh,
+    progress: Progress | None,
+) -> Iterator[Passage]:
+    """The nearest passages of the sessions in files, and of those in a repository that keeps their vectors."""
+    image = library.home_image("meaning")
+    for part in (None,) if image is None else (None, image):
+        with Vectors(library.environment, model, part) as vectors:
+            if refresh != "none":
+                vectors.update(library.indexable() if part is None else library.stored(), progress)
+            yield from vectors.nearest(vector, refs, _SHORTLIST)
 
 
 def _negated_terms(where: Expression | None) -> Expression | None:
@@ -199,11 +214,14 @@ def _is_in_time(line: Line, query: Query) -> bool:
 def _build_hits(
     library: Library, matches: Sequence[_Near], sessions: dict[str, Summary], query: Query
 ) -> Iterator[Hit]:
-    with Index(library.environment) as index:
-        known = index.store.indexed_files()
+    with open_indexes(library) as parts:
+        known = {part.is_of_home: part.index.store.indexed_files() for part in parts}
+        indexes = {part.is_of_home: part.index for part in parts}
         for near in matches:
             summary, line, found = sessions[near.passage.path], near.line, near.found
-            file = known[summary.ref].file if summary.ref in known else None
+            is_of_home = library.is_stored(summary)
+            index, indexed = indexes[is_of_home], known[is_of_home].get(summary.ref)
+            file = None if indexed is None else indexed.file
             state = load_branches(index.store, file, summary, summary.size).state(near.passage.offset)
             is_abandoned = state == "abandoned"
             if query.filters.branch == "active" and state != "active":

@@ -12,7 +12,7 @@ import os
 import sqlite3
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
@@ -27,6 +27,9 @@ from sessiontree.search.file_chunks import bytes_before, head_hash, iter_lines
 from sessiontree.search.index_db import index_path
 from sessiontree.search.indexer import FileTexts, Progress
 from sessiontree.stores.contract import SessionStore
+
+if TYPE_CHECKING:
+    from sessiontree.library.home_image import HomeImage
 
 T = TypeVar("T")
 
@@ -78,12 +81,17 @@ def iter_passages(line: Line) -> Iterator[str]:
 class Vectors:
     """The vectors of one model. Not thread-safe."""
 
-    def __init__(self, environment: Mapping[str, str], embedder: Embedder) -> None:
+    def __init__(self, environment: Mapping[str, str], embedder: Embedder, image: HomeImage | None = None) -> None:
+        """With an image, the vectors are in memory, and stored in the repository that they are about."""
         self.path = f"{index_path(environment).removesuffix('search.sqlite')}meaning.sqlite"
         self._embedder = embedder
+        self._image = image
         self._database = self._open()
 
     def close(self) -> None:
+        if self._image is not None:
+            self._database.commit()
+            self._image.save(self._database)
         self._database.close()
 
     def __enter__(self) -> Vectors:
@@ -148,6 +156,9 @@ class Vectors:
             if not is_damage(error, self.path):
                 raise
             self._database.close()
+            if self._image is not None:
+                self._database = self._prepare(sqlite3.connect(":memory:"))
+                return work()
             self._drop()
             self._database = self._connect()
             return work()
@@ -188,6 +199,11 @@ class Vectors:
         return width
 
     def _open(self) -> sqlite3.Connection:
+        if self._image is not None:
+            try:
+                return self._prepare(self._image.open())
+            except DATABASE_ERRORS:
+                return self._prepare(sqlite3.connect(":memory:"))
         os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
         try:
             return self._connect()
@@ -205,7 +221,9 @@ class Vectors:
     def _connect(self) -> sqlite3.Connection:
         with contextlib.suppress(FileExistsError):
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        database = sqlite3.connect(self.path, timeout=30)
+        return self._prepare(sqlite3.connect(self.path, timeout=30))
+
+    def _prepare(self, database: sqlite3.Connection) -> sqlite3.Connection:
         try:
             version = database.execute("PRAGMA user_version").fetchone()[0]
             if version == _VERSION:

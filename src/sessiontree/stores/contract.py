@@ -333,6 +333,10 @@ class TenantRepository(SessionRepository, Protocol):
 
     def tenants(self) -> list[TenantStatus]: ...
 
+    def set_blob_store(self, url: str) -> None:
+        """Store new blobs of all tenants in an object store; with an empty URL, in the repository again."""
+        ...
+
 
 def check_document_name(name: str) -> str:
     """Return a valid document name, which cannot be a path out of the folder."""

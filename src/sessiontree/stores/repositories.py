@@ -25,8 +25,8 @@ from sessiontree.stores.os_calls import OS_CALLS, OsCalls
 
 
 def open_repository(home: str | os.PathLike[str] | None = None) -> SessionRepository:
-    """Open the repository at an address, such as a folder or `memory:team`; by default the home folder."""
-    address = paths.home() if home is None else os.fspath(home)
+    """Open the repository at an address, such as a folder or `memory:team`; by default that of the home."""
+    address = paths.home_address() if home is None else os.fspath(home)
     repository: SessionRepository = plugins.load("stores", _scheme_of(address))(address)
     return repository
 

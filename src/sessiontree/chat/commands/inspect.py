@@ -16,7 +16,6 @@ from sessiontree.library import Library
 from sessiontree.models.cost_estimate import cost_total, describe_cost
 from sessiontree.repair import examine
 from sessiontree.search import search
-from sessiontree.search.prompt_history import PromptHistory
 from sessiontree.settings import load_settings
 from sessiontree.settings.keys import render_key
 from sessiontree.settings.known import iter_settings
@@ -49,7 +48,7 @@ async def show(chat: BaseChat, _: str) -> None:
 
 
 async def history(chat: BaseChat, rest: str) -> None:
-    with PromptHistory(chat.controller.home) as history:
+    with chat.open_history() as history:
         found = history.search(rest, here=None if rest else chat.controller.cwd, limit=_SHOWN)
     now = time.time()
     rows = (f"{age(prompt.time, now):>5}  {one_line(prompt.prompt)}" for prompt in found)

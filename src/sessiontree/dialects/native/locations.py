@@ -10,7 +10,7 @@ from sessiontree.dialects.canonical import Destination, SessionMeta
 from sessiontree.dialects.contract import SessionFile
 from sessiontree.dialects.defaults import is_session_name
 from sessiontree.dialects.pi.locations import absolute_path, expand_home, home_folder
-from sessiontree.paths import session_path
+from sessiontree.paths import is_address, session_path
 
 
 def find_destination(meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
@@ -29,7 +29,7 @@ def classify_file(relative: str) -> SessionFile | None:
 def _home(environment: Mapping[str, str]) -> str:
     """Like `paths.home`, for an environment other than this process's."""
     chosen = environment.get("SESSIONTREE_HOME")
-    if chosen:
+    if chosen and not is_address(chosen):
         return absolute_path(expand_home(chosen, environment))
     if sys.platform == "darwin":
         return os.path.join(home_folder(environment), "Library", "Application Support", "sessiontree")

@@ -20,6 +20,7 @@ from sessiontree.dialects.opencode.documents import EXPORT, FOLDERS
 from sessiontree.dialects.opencode.ids import session_id
 from sessiontree.dialects.opencode.rows import DATABASE
 from sessiontree.dialects.storage import Storage
+from sessiontree.paths import is_address
 
 SKIPPED_FOLDERS = frozenset(
     {"bin", "log", "message", "part", "repos", "session_diff", "session_share", "snapshot", "todo", "tool-output"}
@@ -75,7 +76,7 @@ def _home(environment: Mapping[str, str]) -> str:
 
 def _own_home(environment: Mapping[str, str]) -> str:
     chosen = environment.get("SESSIONTREE_HOME")
-    if chosen:
+    if chosen and not is_address(chosen):
         return os.path.abspath(os.path.expanduser(chosen))
     if sys.platform == "darwin":
         return os.path.join(_home(environment), "Library", "Application Support", "sessiontree")

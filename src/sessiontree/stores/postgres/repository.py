@@ -9,7 +9,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, LiteralString
+from typing import TYPE_CHECKING, Any, LiteralString
 
 import psycopg
 from psycopg import Connection, sql
@@ -34,6 +34,9 @@ from sessiontree.stores.postgres.tenants import (
     with_tenant,
     without_tenant,
 )
+
+if TYPE_CHECKING:
+    from sessiontree.stores.object_blobs import ObjectBlobs
 
 _CONNECTIONS = 64
 _SECONDS_TO_CONNECT = 10
@@ -157,6 +160,21 @@ class PostgresRepository:
     def tenants(self) -> list[TenantStatus]:
         with self._administering("list tenants") as connection:
             return list_tenants(connection)
+
+    def set_blob_store(self, url: str) -> None:
+        """Store new blobs of all users in an object store; with an empty URL, in the database again."""
+        with self._administering("choose where blobs are") as connection:
+            if url:
+                from sessiontree.stores.object_blobs import check_object_url
+
+                connection.execute(
+                    "INSERT INTO sessiontree.setting VALUES ('blobs', %s)"
+                    " ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                    [check_object_url(url)],
+                )
+            else:
+                connection.execute("DELETE FROM sessiontree.setting WHERE name = 'blobs'")
+        self.blobs.forget()
 
     @contextlib.contextmanager
     def _administering(self, action: str) -> Iterator[Connection]:
@@ -300,14 +318,19 @@ class PostgresRepository:
 
 
 class PostgresBlobs:
-    """Blobs in a table."""
+    """Blobs in a table, or in the object store that the database names. Older ones stay where they are."""
 
     def __init__(self, repository: PostgresRepository) -> None:
         self._repository = repository
+        self._objects: ObjectBlobs | None = None
+        self._is_known = False
 
     def put(self, data: bytes) -> str:
         name = blob_name(data)
         self._repository.check_quota()
+        objects = self._find_objects()
+        if objects is not None:
+            return objects.put(data)
         try:
             with self._repository.connection() as connection:
                 connection.execute(
@@ -319,7 +342,26 @@ class PostgresBlobs:
             raise WriteError(f"{self._repository.home}: cannot store a blob: {cause_of(error)}") from error
         return name
 
+    def _find_objects(self) -> ObjectBlobs | None:
+        if not self._is_known:
+            row = self._repository.read_row("SELECT value FROM sessiontree.setting WHERE name = 'blobs'", [])
+            if row is not None:
+                from sessiontree.stores.object_blobs import ObjectBlobs
+
+                self._objects = ObjectBlobs(row[0], self._repository.tenant)
+            self._is_known = True
+        return self._objects
+
+    def forget(self) -> None:
+        """Ask the database again where its blobs are."""
+        self._is_known, self._objects = False, None
+
     def get(self, name: str) -> bytes | None:
+        objects = self._find_objects()
+        found = None if objects is None else objects.get(name)
+        return self._get_row(name) if found is None else found
+
+    def _get_row(self, name: str) -> bytes | None:
         row = self._repository.read_row(
             "SELECT data FROM sessiontree.blob WHERE tenant = %s AND name = %s",
             [self._repository.tenant, check_blob_name(name)],

@@ -98,6 +98,8 @@ MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
                 f"CREATE POLICY own_rows ON sessiontree.{table} USING (tenant = sessiontree.current_tenant())",
             )
         ),
+        # What holds for all users of the database, such as where its blobs are. Only administrators change it.
+        "CREATE TABLE sessiontree.setting (name text PRIMARY KEY, value text NOT NULL)",
     ),
 )
 

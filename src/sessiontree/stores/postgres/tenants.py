@@ -85,7 +85,8 @@ def add_tenant(connection: Connection, home: str, tenant: str, quota: int | None
                 connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(role))
             connection.execute(sql.SQL("GRANT {} TO CURRENT_USER").format(role))
             connection.execute(sql.SQL("GRANT USAGE ON SCHEMA sessiontree TO {}").format(role))
-            connection.execute(sql.SQL("GRANT SELECT ON sessiontree.version, sessiontree.tenant TO {}").format(role))
+            for table in ("version", "setting", "tenant"):
+                connection.execute(sql.SQL("GRANT SELECT ON sessiontree.{} TO {}").format(sql.Identifier(table), role))
             for table in _TABLES:
                 connection.execute(
                     sql.SQL("GRANT SELECT, INSERT, UPDATE, DELETE ON sessiontree.{} TO {}").format(
