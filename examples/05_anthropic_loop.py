@@ -13,7 +13,7 @@ from sessiontree.models.scripted import ScriptCall
 from sessiontree.providers import render
 from sessiontree.testing.model_server import ModelServer
 
-SCRIPT = [ScriptTurn(tool_calls=(ScriptCall("today", {}),)), ScriptTurn(text="It is Monday.")]
+SCRIPT = [ScriptTurn(tool_calls=(ScriptCall("today", {}),)), ScriptTurn(when="Monday", text="It is Monday.")]
 TODAY = {"name": "today", "description": "The day of the week", "input_schema": {"type": "object", "properties": {}}}
 
 

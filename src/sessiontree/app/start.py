@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
 from msgspec import Struct
 
 from sessiontree.agent.approval import Approver
 from sessiontree.agent.async_bridge import in_thread
 from sessiontree.agent.controller import Controller
-from sessiontree.agent.mcp_client import FILE, McpServers, read_servers, running_servers
+from sessiontree.agent.mcp_client import FILE, McpServer, McpServers, read_servers, require_mcp, running_servers
 from sessiontree.agent.recorded_choices import recorded_model
 from sessiontree.agent.sandbox import is_available
 from sessiontree.agent.tools.base import load_tools
@@ -52,6 +52,8 @@ class StartOptions(Struct, frozen=True):
     added: tuple[str, ...] = ()
     read_options: ReadOptions = AS_CLIENT
     """How sessions are read that are resumed."""
+    mcp_servers: Mapping[str, McpServer] = {}
+    """MCP servers besides those of the home folder, which count for the same name."""
 
 
 class Started(Struct, frozen=True):
@@ -75,11 +77,10 @@ async def open_controller(
         notes.append("commands run without a sandbox: this system has none (it needs macOS, or Linux with Landlock)")
     servers: McpServers | None = None
     async with contextlib.AsyncExitStack() as stack:
-        path = os.path.join(options.home, FILE)
-        if os.path.exists(path):
-            servers = await stack.enter_async_context(
-                running_servers(read_servers(path), cwd, os.path.join(options.home, "logs"))
-            )
+        listed, note = _mcp_servers(options)
+        notes += note
+        if listed is not None:
+            servers = await stack.enter_async_context(running_servers(listed, cwd, os.path.join(options.home, "logs")))
             for tool in servers.tools:
                 tools.add(tool)
             notes += [f"MCP server {name}: {problem}" for name, problem in servers.problems.items()]
@@ -103,6 +104,19 @@ async def open_controller(
         stack.push_async_callback(controller.close)
         notes += await _open_session(controller, options)
         yield Started(controller, tuple(notes))
+
+
+def _mcp_servers(options: StartOptions) -> tuple[dict[str, McpServer] | None, list[str]]:
+    """The MCP servers to start, or None, and a message if those of the options cannot be used."""
+    path = os.path.join(options.home, FILE)
+    listed = read_servers(path) if os.path.exists(path) else None
+    if not options.mcp_servers:
+        return listed, []
+    try:
+        require_mcp()
+    except UsageError as error:  # a front end may always name some: the session is usable without them
+        return listed, [str(error)]
+    return {**options.mcp_servers, **(listed or {})}, []
 
 
 async def _open_session(controller: Controller, options: StartOptions) -> list[str]:

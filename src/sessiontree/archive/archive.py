@@ -339,6 +339,7 @@ def _build_item(
         why=why,
         files=files,
         edit=edit,
+        cwd=info.cwd,
     )
 
 

@@ -80,7 +80,8 @@ class Home:
 
 
 def session_info(session: Session) -> SessionInfo:
-    return SessionInfo(os.path.realpath(session.location), session.dialect.name, session.id, session.name or "")
+    path = os.path.realpath(session.location)
+    return SessionInfo(path, session.dialect.name, session.id, session.name or "", session.cwd or "")
 
 
 def _id_in_name(path: str) -> str:

@@ -43,6 +43,7 @@ class SessionInfo(Struct, frozen=True):
     agent: str = ""
     session: str = ""
     title: str = ""
+    cwd: str = ""
 
 
 class ArchiveItem(Struct, frozen=True):
@@ -63,6 +64,8 @@ class ArchiveItem(Struct, frozen=True):
     files: tuple[ArchivedFile, ...]
     """The session file first, then those in its folder."""
     edit: Edit | None = None
+    cwd: str = ""
+    """The working folder of the session; empty if it is unknown."""
 
 
 class Catalog:

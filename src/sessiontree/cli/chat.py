@@ -56,6 +56,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument("--session", metavar="SESSION", help="continue a session: path, id or title")
     which.add_argument("--fork", metavar="SESSION", help="continue in a copy of a session")
     which.add_argument("--no-session", action="store_true", help="do not save the session")
+    add_run_options(parser)
+    parser.add_argument("--name", metavar="TEXT", help="name the session")
+    add_client_view_options(parser)
+    parser.add_argument(
+        "--add-dir", metavar="DIR", action="append", default=[], help="another folder that tools may use; repeatable"
+    )
+
+
+def add_run_options(parser: argparse.ArgumentParser) -> None:
+    """Options of commands that run an agent: its model, and what it may do without asking."""
     parser.add_argument(
         "--model",
         metavar="NAME",
@@ -73,11 +83,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("plan", "default", "autoEdit", "yolo"),
         help="approval mode: plan (only read until you approve a plan), default (ask), autoEdit (edit files here "
         "without asking), yolo (never ask)",
-    )
-    parser.add_argument("--name", metavar="TEXT", help="name the session")
-    add_client_view_options(parser)
-    parser.add_argument(
-        "--add-dir", metavar="DIR", action="append", default=[], help="another folder that tools may use; repeatable"
     )
 
 

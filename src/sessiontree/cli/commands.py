@@ -64,6 +64,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Agent": {
         "chat": "chat with a model that works in this folder",
         "explore": "run several branches in parallel, compare them, keep the best",
+        "acp": "serve all sessions to an editor over ACP",
         "mcp": "serve past sessions to agents over MCP",
     },
     "Set up": {

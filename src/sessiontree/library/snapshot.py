@@ -80,12 +80,12 @@ class Snapshot:
                 self._thread.start()
         return changes
 
-    def join(self) -> None:
-        """Wait until no background scan is running."""
+    def join(self, seconds: float | None = None) -> None:
+        """Wait until no background scan is running, for at most this long."""
         with self._lock:
             thread = self._thread
         if thread is not None:
-            thread.join()
+            thread.join(seconds)
 
     def report(self, summary: Summary) -> None:
         """Add a session that a scan has read."""

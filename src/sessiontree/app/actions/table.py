@@ -305,8 +305,9 @@ ACTIONS: dict[str, Action] = {
         Action(
             "archive",
             "Move the session to the archive",
-            lambda subject: plan_archive(subject.home, subject.session),
-            needs=("file",),
+            lambda subject, why="archive": plan_archive(subject.home, subject.session, why),
+            (Argument("why", "text"),),
+            ("file",),
         ),
     )
 }
