@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -42,7 +42,10 @@ for number in itertools.count(1):
     client.execute("INSERT INTO written VALUES (?)", (number,))
     client.execute("COMMIT")
     print(number, flush=True)
+    if number == int(sys.argv[2]):
+        sys.stdin.read()
 """
+ALWAYS = 0
 
 
 @pytest.fixture
@@ -99,11 +102,11 @@ def test_reading_changes_no_byte_and_no_time_of_any_file(world: World) -> None:
     assert state(world.home) == before
 
 
-@pytest.fixture
-def client(world: World) -> Iterator[subprocess.Popen[str]]:
-    """Another process that writes to the database of OpenCode all the time."""
-    command = [sys.executable, "-c", WRITER, str(world.home / OPENCODE_DATABASE)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+@contextmanager
+def writing(world: World, count: int) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds the database of OpenCode open and writes to it: some times, or all the time."""
+    command = [sys.executable, "-c", WRITER, str(world.home / OPENCODE_DATABASE), str(count)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "1\n"
     try:
@@ -113,31 +116,38 @@ def client(world: World) -> Iterator[subprocess.Popen[str]]:
         process.communicate(timeout=60)
 
 
-def test_nothing_changes_while_a_client_that_holds_its_database_open_waits(
-    world: World, client: subprocess.Popen[str]
-) -> None:
-    client.send_signal(signal.SIGSTOP)  # at any moment, also within a transaction
-    os.waitid(os.P_PID, client.pid, os.WSTOPPED | os.WNOWAIT)
+def test_nothing_changes_while_a_client_holds_its_database_open(world: World) -> None:
+    with writing(world, 1):
+        _check_unchanged(world)
+
+
+@pytest.mark.slow
+def test_nothing_changes_while_a_client_is_stopped_at_any_moment(world: World) -> None:
+    with writing(world, ALWAYS) as client:  # also within a transaction
+        client.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, client.pid, os.WSTOPPED | os.WNOWAIT)
+        _check_unchanged(world)
+
+
+def _check_unchanged(world: World) -> None:
     before = state(world.home)
     assert {*DATABASE_FILES} <= before.keys()
     read_everything(world)
     assert state(world.home) == before
-    client.send_signal(signal.SIGCONT)
 
 
 @pytest.mark.slow
-def test_a_client_that_writes_all_the_time_is_not_disturbed(world: World, client: subprocess.Popen[str]) -> None:
-    assert client.stdout is not None
-    before = state(world.home)
-    read_everything(world)
-    after = state(world.home)
-    assert after.keys() == before.keys()
-    assert {name for name in after if after[name] != before[name]} <= {*DATABASE_FILES}
-    assert client.poll() is None
-    while int(client.stdout.readline()) < 100:  # it still writes
-        continue
-    client.terminate()
-    client.wait(60)
+def test_a_client_that_writes_all_the_time_is_not_disturbed(world: World) -> None:
+    with writing(world, ALWAYS) as client:
+        assert client.stdout is not None
+        before = state(world.home)
+        read_everything(world)
+        after = state(world.home)
+        assert after.keys() == before.keys()
+        assert {name for name in after if after[name] != before[name]} <= {*DATABASE_FILES}
+        assert client.poll() is None
+        while int(client.stdout.readline()) < 100:  # it still writes
+            continue
     with closing(sqlite3.connect(world.home / OPENCODE_DATABASE)) as database:
         assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         numbers = [number for (number,) in database.execute("SELECT number FROM written ORDER BY number")]
