@@ -13,24 +13,27 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
 
-from acceptance import network, programs, resumptions
+from acceptance import network, programs
 from acceptance.cases import Case, Outcome, iter_cases, try_case
 from acceptance.commands import try_commands
 from acceptance.conversions import try_conversions
 from acceptance.generated import random_seed, try_generated
-from acceptance.programs import Name, Resuming
+from acceptance.live_samples import SAMPLE_AGENTS
+from acceptance.matrix import Matrix, render_matrix, run_matrix
+from acceptance.programs import Name
 from acceptance.results import describe, exit_code, render_generated, render_table
 from acceptance.sources import iter_sources
 from acceptance.turns import try_turns
 
-PROGRAMS: list[Name] = ["claude", "pi", "omp", "codex", "qwen"]
+MATRIX = "matrix"
+PROGRAMS: list[Name] = ["claude", "pi", "omp", "codex", "opencode", "gemini", "qwen"]
 WITH_TURNS = frozenset({"claude", "pi", "omp"})
 """Programs that continue a file at any path, and whose sessions are generated."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m acceptance", description=__doc__)
-    parser.add_argument("--only", choices=[*PROGRAMS, *resumptions.PROGRAMS], help="run one program")
+    parser.add_argument("--only", choices=[*PROGRAMS, MATRIX], help="run one program, or only the matrix of all agents")
     parser.add_argument("--case", metavar="TEXT", default="", help="only sessions whose name contains this")
     parser.add_argument("--as-is", action="store_true", help="only files that a program opens unchanged, no conversion")
     parser.add_argument("--generated", metavar="N", type=int, help="only N generated sessions for each program")
@@ -38,26 +41,26 @@ def main() -> int:
     parser.add_argument("--seed", metavar="S", type=int, help="the seed of the first generated session")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--keep", action="store_true", help="keep the scratch folder")
+    parser.add_argument("--agents", metavar="NAMES", help="with --only matrix: only these agents, joined by commas")
+    parser.add_argument("--pinned", action="store_true", help="do not try newer versions of the programs")
     options = parser.parse_args()
 
     wanted = [name for name in PROGRAMS if options.only in (None, name)]
-    missing: dict[Name | Resuming, str | None] = {name: _reason_missing(name) for name in wanted}
-    resuming = [name for name in resumptions.PROGRAMS if options.only in (None, name)]
-    missing |= {name: _reason_missing(name) for name in resuming}
+    missing: dict[Name, str | None] = {name: _reason_missing(name) for name in wanted}
     if network.namespace() is None:
         _log("Network namespaces are not available: programs run with a proxy that does not exist.")
     scratch = Path(tempfile.mkdtemp(prefix="sessiontree-acceptance-"))
     try:
-        resuming = [name for name in resuming if missing[name] is None]
         installed = [name for name in wanted if missing[name] is None]
         outcomes: list[Outcome] = []
+        matrix = _run_matrix(options, scratch / MATRIX)
+        if options.only == MATRIX:
+            assert matrix is not None
+            print(render_matrix(matrix))
+            return 0 if matrix.is_ok() else 1
         if options.generated is None and options.converted is None:
             sources = [source for source in iter_sources(scratch) if options.case in source.name]
             outcomes = _try_all(list(iter_cases(sources, installed, conversions=not options.as_is)), scratch)
-            if not options.as_is:
-                for outcome in resumptions.try_resumptions(resuming, sources, scratch / "resumed"):
-                    outcomes.append(outcome)
-                    _log(f"{outcome.case.row} resumed in {outcome.case.program}: {outcome.status}")
             if not options.as_is and options.case in "turns":
                 outcomes += try_turns([name for name in installed if name in WITH_TURNS], scratch / "turns")
             if not options.as_is and options.case in "commands":
@@ -83,10 +86,22 @@ def main() -> int:
     else:
         print(render_table(outcomes, missing))
         print(render_generated(generated))
-    return exit_code([*outcomes, *chain.from_iterable(generated.values())], missing)
+        if matrix is not None:
+            print(render_matrix(matrix))
+    code = exit_code([*outcomes, *chain.from_iterable(generated.values())], missing)
+    return 1 if code == 0 and matrix is not None and not matrix.is_ok() else code
 
 
-def _reason_missing(name: Name | Resuming) -> str | None:
+def _run_matrix(options: argparse.Namespace, folder: Path) -> Matrix | None:
+    """Run the matrix, unless the options select something else."""
+    selects_other = options.case or options.as_is or options.generated or options.converted
+    if selects_other or options.only not in (None, MATRIX):
+        return None
+    agents = [agent for agent in SAMPLE_AGENTS if options.agents is None or agent in options.agents.split(",")]
+    return run_matrix(folder, agents, newer=not options.pinned)
+
+
+def _reason_missing(name: Name) -> str | None:
     try:
         _log(f"{programs.install(name).title} is installed in {programs.folder()}")
     except programs.NotInstalledError as error:

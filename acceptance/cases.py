@@ -12,38 +12,53 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, assert_never
+from typing import Any, Literal, TypeAlias
 
 from msgspec.structs import replace
 
 import sessiontree
+from acceptance import drivers
 from acceptance.comparison import (
     JsonObject,
     both_lines,
     differences,
+    joined_answers,
     purposes,
     without_failed_turns,
     without_open_calls,
 )
 from acceptance.histories import (
+    SECONDS,
     NoHistoryError,
     Request,
     check_resumes,
     claude_history,
     histories,
     omp_history,
-    openai_history,
     pi_history,
+    place_original,
+    sent_history,
 )
-from acceptance.programs import Name
-from acceptance.sources import Source
+from acceptance.programs import Name, Program, install
+from acceptance.sources import Dialect, Source
 from sessiontree import Session
 from sessiontree.conversion.context_edits import LEFT_OUT
+from sessiontree.conversion.install import Plan, carry_out, make_plan
+from sessiontree.conversion.install import Request as InstallRequest
 from sessiontree.conversion.tool_mapping import map_call
 from sessiontree.conversion.walk import iter_entries
 from sessiontree.core.entries import CONTEXT_TYPES
 from sessiontree.core.jsonio import parse_object
-from sessiontree.core.messages import Assistant, Block, Message, ToolCall, blocks_of, parse_message
+from sessiontree.core.messages import (
+    Assistant,
+    Block,
+    Message,
+    Text,
+    Thinking,
+    ToolCall,
+    blocks_of,
+    parse_message,
+)
 from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.providers import render
 from sessiontree.views.json import describe_state
@@ -53,11 +68,15 @@ BranchChoice: TypeAlias = Literal["active", "all"]
 
 READS_NATIVE: tuple[Name, ...] = ("pi", "omp")
 """Programs that open native files themselves."""
-SENDS: tuple[Name, ...] = ("claude", "codex", "qwen")
+RESUMED: tuple[Name, ...] = ("codex", "opencode", "gemini", "qwen")
+"""Programs that are given a session by our installation, and resume it by its id."""
+SENDS: tuple[Name, ...] = ("claude", *RESUMED)
 """Programs whose history is that of a request; of the others, that which they rebuild."""
-WITHOUT_ERRORS: tuple[Name, ...] = ("codex", "qwen")
+WITHOUT_ERRORS: tuple[Name, ...] = RESUMED
 """Programs that send results through an API that does not mark errors."""
-LINEAR: tuple[Name, ...] = ("codex",)
+THINKING_AS_TEXT: tuple[Name, ...] = ("opencode",)
+"""Programs that send the thinking of another model as text."""
+LINEAR: tuple[Name, ...] = ("codex", "opencode", "gemini")
 """Programs whose sessions have no branches."""
 
 DROP_FAILED_TURNS: tuple[Name, ...] = ("pi", "omp")
@@ -117,12 +136,14 @@ def try_case(case: Case, folder: Path) -> Outcome:
     """Let the program read the session, and compare."""
     folder.mkdir(parents=True)
     known = KNOWN.get((case.source.name, case.program))
-    if case.is_original:
-        path = case.source.path
-    else:
-        path = convert(case.source, case.program, folder, case.branch)
     try:
-        rebuilt = _rebuilt(case.program, path, folder / "run")
+        if case.program in RESUMED:
+            path, id, home = _installed(case, folder)
+            rebuilt = {"messages": sent_history(case.program, install(case.program), id, home, folder)}
+        else:
+            original = case.source.path if case.is_original else None
+            path = original or convert(case.source, case.program, folder, case.branch)
+            rebuilt = _rebuilt(case.program, path, folder / "run")
         if (case.program == "pi" or case.program == "omp") and (case.is_unconverted or not case.is_original):
             check_resumes(case.program, path, folder / "resumed")
     except NoHistoryError as error:
@@ -260,13 +281,40 @@ def convert(source: Source, target: Name, folder: Path, branch: BranchChoice = "
     return path
 
 
-def map_tool_names(case: Case, messages: Sequence[Message]) -> list[Message]:
+def _installed(case: Case, folder: Path) -> tuple[Path, str, Path]:
+    """Give a session to a program's private home; returns the file, the session's id and the home."""
+    home = folder / "home"
+    if case.is_original:
+        return case.source.path, place_original(case.program, case.source.path, home, folder), home
+    plan = install_session(case.source.opened(), case.program, install(case.program), home, folder, case.branch)
+    return Path(plan.path), plan.resume[-1], home
+
+
+def install_session(
+    session: Session,
+    agent: drivers.Agent,
+    program: Program,
+    home: Path,
+    project: Path,
+    branch: BranchChoice = "active",
+) -> Plan:
+    """Convert a session and install it in a program's home, as `resume --in` does."""
+    plan = make_plan(session, InstallRequest(agent, branch, cwd=str(project)), drivers.environment(agent, home))
+    carry_out(session, plan)
+    if plan.install:
+        result = drivers.run(agent, [str(program.binary), *plan.install[1:]], home, project, SECONDS)
+        if result.exit_code != 0:
+            raise NoHistoryError(f"not imported: {(result.stderr or result.stdout)[-300:]}")
+    return plan
+
+
+def map_tool_names(messages: Sequence[Message], source: Dialect, program: Dialect) -> list[Message]:
     """Messages with tool calls renamed to the program's tools, where it has an equivalent."""
 
     def map_block(block: Block) -> Block:
         if not isinstance(block, ToolCall):
             return block
-        mapped = map_call(block.name, block.arguments, case.source.dialect, case.program)
+        mapped = map_call(block.name, block.arguments, source, program)
         return ToolCall(block.id, mapped.name, mapped.arguments) if mapped else block
 
     return [
@@ -277,6 +325,13 @@ def map_tool_names(case: Case, messages: Sequence[Message]) -> list[Message]:
     ]
 
 
+def thinking_as_text(message: Message) -> Message:
+    if not isinstance(message, Assistant):
+        return message
+    blocks = [Text(block.thinking) if isinstance(block, Thinking) else block for block in blocks_of(message.content)]
+    return replace(message, content=tuple(blocks))
+
+
 def _rebuilt(program: Name, path: Path, scratch: Path) -> JsonObject:
     match program:
         case "claude":
@@ -285,10 +340,8 @@ def _rebuilt(program: Name, path: Path, scratch: Path) -> JsonObject:
             return pi_history(path, scratch)
         case "omp":
             return omp_history(path, scratch)
-        case "codex" | "qwen":
-            return {"messages": openai_history(program, path, scratch)}
         case _:
-            assert_never(program)
+            raise ValueError(f"{program} rebuilds no history of a file")
 
 
 def compare_history(
@@ -311,7 +364,13 @@ def compare_history(
     if case.is_original and case.program not in SENDS:
         here, there = compare_state(session, rebuilt, session.leaf)
         return [*map(repr, messages), *here], [*map(repr, theirs), *there]
-    meant = list(messages) if is_mapped or case.is_original else map_tool_names(case, messages)
+    meant = (
+        list(messages) if is_mapped or case.is_original else map_tool_names(messages, case.source.dialect, case.program)
+    )
+    if case.program in THINKING_AS_TEXT and not case.is_original:
+        meant = [*map(thinking_as_text, meant)]
+    if case.program in RESUMED:
+        meant = joined_answers(meant)
     ours = render(meant, "anthropic").messages
     sent = rebuilt["messages"] if case.program in SENDS else render(theirs, "anthropic").messages
     # A conversion drops the thinking of another model.

@@ -17,6 +17,8 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any, TypeAlias
 
+from msgspec.structs import replace
+
 from sessiontree.core.messages import (
     Assistant,
     BashExecution,
@@ -25,6 +27,7 @@ from sessiontree.core.messages import (
     Message,
     OtherMessage,
     ToolResult,
+    blocks_of,
     tool_calls,
 )
 from sessiontree.providers import render
@@ -90,6 +93,21 @@ def without_failed_turns(messages: Sequence[Message]) -> list[Message]:
     calls = {call.id for message in failed for call in tool_calls(message)}
     kept = (message for message in messages if message not in failed)
     return [message for message in kept if not (isinstance(message, ToolResult) and message.tool_call_id in calls)]
+
+
+def joined_answers(messages: Sequence[Message]) -> list[Message]:
+    """Messages with answers that follow each other as one: Codex records each part of a response by itself.
+
+    Otherwise a rendered history would have the result of each call directly after it, and not after all calls.
+    """
+    joined: list[Message] = []
+    for message in messages:
+        last = joined[-1] if joined else None
+        if isinstance(message, Assistant) and isinstance(last, Assistant):
+            joined[-1] = replace(message, content=(*blocks_of(last.content), *blocks_of(message.content)))
+        else:
+            joined.append(message)
+    return joined
 
 
 def purposes(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:

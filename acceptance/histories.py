@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from acceptance import network, openai_agents
-from acceptance.programs import Name, install
+from acceptance import drivers, network
+from acceptance.programs import Name, Program, install
+from acceptance.requests import conversation, find_history
 
 JsonObject: TypeAlias = dict[str, Any]
 
@@ -27,13 +28,6 @@ LOADING_SECONDS = 20.0
 SECONDS_PER_FILE = 0.5
 
 MODEL = {"ANTHROPIC_BASE_URL": f"http://127.0.0.1:{network.PORT}", "ANTHROPIC_API_KEY": "dummy"}
-
-# Texts that the client adds around a history.
-REMINDER = "<system-reminder>"
-_REMINDER_BEFORE = re.compile(r"\A<system-reminder>\nToday: [^<]*</system-reminder>\s*")
-NO_RESPONSE = "No response requested."
-REMINDERS_IN_RESULT = f"\n\n{REMINDER}\n# Environment\n"
-"""The start of the reminders that the client appends to the last result, where it is the end of the history."""
 
 
 class NoHistoryError(Exception):
@@ -48,16 +42,35 @@ def claude_history(transcript: Path, scratch: Path | None = None) -> list[JsonOb
         return send_prompt("claude", copy, CHECK_PROMPT, folder)
 
 
-def openai_history(program: openai_agents.OpenAIAgent, session: Path, scratch: Path | None = None) -> list[JsonObject]:
-    """The messages that Codex or Qwen Code sends when it resumes a session with one more prompt."""
-    with _folder(scratch) as folder:
-        id = openai_agents.place_session(program, session, folder)
-        result = openai_agents.run_agent(program, install(program), id, CHECK_PROMPT, folder, SECONDS)
-        (folder / "requests.json").write_text(json.dumps(result.requests, indent=1))
-        found = openai_agents.find_history(program, result.requests, CHECK_PROMPT)
-        if found is None:
-            raise NoHistoryError(f"not resumed: {_describe_run(result)}")
-        return found
+def sent_history(agent: drivers.Agent, installed: Program, session: str, home: Path, project: Path) -> list[JsonObject]:
+    """The history that a program sends when it resumes a session of its home with one more prompt."""
+    result = drivers.send(agent, installed, CHECK_PROMPT, home, project, 2 * SECONDS, session)
+    (home / "requests.json").write_text(json.dumps(result.requests, indent=1))
+    found = find_history(result.requests, CHECK_PROMPT)
+    if found is None:
+        raise NoHistoryError(f"not resumed: {_describe_run(result)}")
+    return found
+
+
+def place_original(program: Name, session: Path, home: Path, project: Path) -> str:
+    """Copy a session of Codex or Qwen Code, and those next to it, to where the program finds them; returns its id."""
+    if program == "codex":
+        folder = home / ".codex" / "sessions" / "2026" / "01" / "01"
+        id = _named_id(session, '"id"')
+        name = f"rollout-2026-01-01T00-00-00-{id}.jsonl"
+    else:
+        folder = home / ".qwen" / "projects" / re.sub(r"[^a-zA-Z0-9]", "-", str(project)) / "chats"
+        id = _named_id(session, '"sessionId"')
+        name = f"{id}.jsonl"
+    folder.mkdir(parents=True, exist_ok=True)
+    for other in session.parent.glob("*.jsonl"):
+        if other != session:
+            shutil.copyfile(other, folder / other.name)
+    data = session.read_text("utf-8", "surrogateescape")
+    if program == "qwen":  # the program looks for sessions of its working folder
+        data = re.sub(r'"cwd":\s*"[^"]*"', lambda _: f'"cwd":{json.dumps(str(project))}', data)
+    (folder / name).write_text(data, "utf-8", "surrogateescape")
+    return id
 
 
 def claude_place(folder: Path, session: str) -> Path:
@@ -98,7 +111,7 @@ def send_prompt(program: Name, session: Path, prompt: str, folder: Path) -> list
         if request["path"] == "/v1/messages" and prompt in json.dumps(request["body"]["messages"]):
             if program != "claude" and result.exit_code != 0:
                 break
-            return _conversation(request["body"]["messages"], prompt)
+            return conversation(request["body"]["messages"], prompt)
     raise NoHistoryError(f"not resumed: {_describe_run(result)}")
 
 
@@ -231,48 +244,18 @@ def _copy(session: Path, to: Path) -> None:
 
 def _session_id(transcript: Path) -> str:
     """The session id in the lines, because the client looks for a file of that name; a fixed one if there is none."""
-    named = re.search(rb'"sessionId":\s*"([0-9a-fA-F-]{36})"', transcript.read_bytes())
-    return named[1].decode() if named else str(uuid.uuid4())
+    return _named_id(transcript, '"sessionId"') or str(uuid.uuid4())
+
+
+def _named_id(session: Path, name: str) -> str:
+    found = re.search(rf'{name}:\s*"([0-9a-fA-F-]{{36}})"', session.read_text("utf-8", "replace"))
+    return found[1] if found else ""
 
 
 def _last_model(transcript: Path) -> str | None:
     """The model of the last answer: the client sends thinking blocks only to their own model."""
     models: list[bytes] = re.findall(rb'"model":\s*"(claude-[\w.-]+)"', transcript.read_bytes())
     return models[-1].decode() if models else None
-
-
-def _conversation(messages: list[JsonObject], prompt: str) -> list[JsonObject]:
-    """Messages without our extra prompt and the client's additions."""
-    conversation = []
-    for message in messages:
-        content = message["content"]
-        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        kept = [_without_reminders(_without_reminder(block)) for block in blocks if not _is_added(block, prompt)]
-        if kept and message["role"] != "system":
-            conversation.append({"role": message["role"], "content": kept})
-    if conversation and conversation[-1]["content"] == [{"type": "text", "text": NO_RESPONSE}]:
-        conversation.pop()
-    return conversation
-
-
-def _is_added(block: JsonObject, prompt: str) -> bool:
-    text = _without_reminder(block)["text"].strip() if block["type"] == "text" else ""
-    return text == prompt or text.startswith(REMINDER)
-
-
-def _without_reminder(block: JsonObject) -> JsonObject:
-    """A text without the reminder that oh-my-pi puts before the first prompt; other clients use blocks of their own."""
-    if block["type"] != "text":
-        return block
-    rest = _REMINDER_BEFORE.sub("", block["text"])
-    return {**block, "text": rest} if rest else block
-
-
-def _without_reminders(block: JsonObject) -> JsonObject:
-    content = block.get("content")
-    if block["type"] != "tool_result" or not isinstance(content, str):
-        return block
-    return {**block, "content": content.partition(REMINDERS_IN_RESULT)[0]}
 
 
 def _describe_run(result: network.RunResult) -> str:

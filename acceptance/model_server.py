@@ -1,7 +1,7 @@
 """A scripted model on 127.0.0.1: Anthropic Messages, OpenAI Responses and Chat Completions, and Gemini.
 
-Every request gets the same short answer, as a stream of events or as one object. All requests are recorded: they show
-the history that a client sends.
+Every request gets the same short answer, as a stream of events or as one object; a prompt with `directives` gets what
+they ask for. All requests are recorded: they show the history that a client sends.
 """
 
 from __future__ import annotations
@@ -12,6 +12,24 @@ import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 
+from acceptance.directives import read_directives
+from sessiontree.models.scripted import ScriptTurn, usage_of
+from sessiontree.testing.model_protocols import (
+    Anthropic,
+    Gemini,
+    ModelRequest,
+    OpenAIChat,
+    OpenAIResponses,
+    StreamProtocol,
+)
+
+_PROTOCOLS: dict[str, StreamProtocol] = {
+    "/v1/messages": Anthropic(),
+    "/v1/chat/completions": OpenAIChat(),
+    "/v1/responses": OpenAIResponses(),
+    ":streamGenerateContent": Gemini(),
+}
+
 ANSWER = "Understood."
 
 
@@ -20,8 +38,8 @@ class ModelServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+    def __init__(self, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
         self.requests: list[dict[str, Any]] = []
 
     @property
@@ -49,7 +67,11 @@ class _Handler(BaseHTTPRequestHandler):
         path = self.path.partition("?")[0]
         cast(ModelServer, self.server).requests.append({"path": path, "body": body})
         request = body if isinstance(body, dict) else {}
-        if path == "/v1/messages/count_tokens":
+        turn = read_directives(request)
+        protocol = next((found for ending, found in _PROTOCOLS.items() if path.endswith(ending)), None)
+        if turn is not None and protocol is not None:
+            self._play(protocol, turn, request)
+        elif path == "/v1/messages/count_tokens":
             self._reply(200, {"input_tokens": 1})
         elif path == "/v1/responses":
             self._stream(_response_events())
@@ -67,6 +89,16 @@ class _Handler(BaseHTTPRequestHandler):
             self._stream(_events(request))
         else:
             self._reply(200, {**_message(request), "content": [{"type": "text", "text": ANSWER}], **_END})
+
+    def _play(self, protocol: StreamProtocol, turn: ScriptTurn, request: dict[str, Any]) -> None:
+        number = int(uuid.uuid4().hex[:12], 16)
+        about = ModelRequest(str(request.get("model") or "scripted"), request, number)
+        lines: list[str] = []
+        for event in protocol.events(about, turn, usage_of(turn, 1000)):
+            data = event.data if isinstance(event.data, str) else json.dumps(event.data)
+            lines += [f"event: {event.event}\n"] if event.event else []
+            lines.append(f"data: {data}\n\n")
+        self._send(200, "text/event-stream", "".join(lines).encode())
 
     def _stream(self, events: list[dict[str, Any]]) -> None:
         data = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)

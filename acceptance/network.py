@@ -26,6 +26,8 @@ from acceptance.model_server import ModelServer
 PORT = "{port}"
 """Placeholder for the port of the model server, in environment variables and files."""
 
+FIXED_PORT = 8417
+
 # Nothing listens on port 9, so any connection that does not go to loopback fails at once.
 DEAD_PROXY = {
     **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9"),
@@ -101,7 +103,8 @@ def _main() -> None:
     job = json.load(sys.stdin)
     if job["in_namespace"]:
         _raise_loopback()
-    with ModelServer() as server:
+    # Some programs remember the address of the server; in a namespace it can be the same in every run.
+    with ModelServer(FIXED_PORT if job["in_namespace"] else 0) as server:
         environment = {name: text.replace(PORT, str(server.port)) for name, text in job["environment"].items()}
         for path, text in job["files"].items():
             Path(path).parent.mkdir(parents=True, exist_ok=True)

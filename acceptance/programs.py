@@ -17,23 +17,35 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, assert_never
 
-Name: TypeAlias = Literal["claude", "pi", "omp", "codex", "qwen"]
-Resuming: TypeAlias = Literal["opencode", "gemini"]
-"""Programs whose history is only known from what they send (`resumptions`)."""
+Name: TypeAlias = Literal["claude", "pi", "omp", "codex", "opencode", "gemini", "qwen"]
 
 INSTALL_SECONDS = 900
 
-CLAUDE_SDK = "0.2.182"  # the wheel that brings the binary of Claude Code 2.1.325
 NODE = "24.19.0"
 BUN = "1.4.4"
-PI = "1.5.0"
-OMP = "18.2.3"
-CODEX = "0.166.0"
-QWEN = "0.24.4"
-OPENCODE = "1.18.33"
-GEMINI = "0.61.0"
+CLAUDE_SDK = "0.2.182"
+"""The wheel that brings the pinned binary of Claude Code."""
+PINNED: dict[Name, str] = {
+    "claude": "2.1.325",
+    "pi": "1.5.0",
+    "omp": "18.2.3",
+    "codex": "0.166.0",
+    "opencode": "1.18.33",
+    "gemini": "0.61.0",
+    "qwen": "0.24.4",
+}
+"""The versions that a run accepts or rejects our sessions with."""
+TITLES: dict[Name, str] = {
+    "claude": "Claude Code",
+    "pi": "Pi",
+    "omp": "oh-my-pi",
+    "codex": "Codex",
+    "opencode": "OpenCode",
+    "gemini": "Gemini CLI",
+    "qwen": "Qwen Code",
+}
 
 
 class NotInstalledError(Exception):
@@ -59,44 +71,64 @@ def folder() -> Path:
 
 
 @cache
-def install(name: Name | Resuming) -> Program:
-    """Install a program on first use."""
-    installers = {"claude": _claude, "pi": _pi, "omp": _omp, "codex": _codex, "qwen": _qwen}
-    return {**installers, "opencode": _opencode, "gemini": _gemini}[name]()
+def install(name: Name, version: str | None = None) -> Program:
+    """Install a program on first use: the pinned version, or another one."""
+    version = version or PINNED[name]
+    title = f"{TITLES[name]} {version}"
+    match name:
+        case "claude":
+            return Program(title, _claude_binary(version))
+        case "pi":
+            return Program(title, _node(), _pi_module(version))
+        case "omp":
+            return Program(title, *_omp_paths(version))
+        case "codex":
+            modules = _npm_install(f"codex-{version}", f"{_PACKAGES[name]}@{version}")
+            return Program(title, _node(), _existing(modules / "@openai" / "codex" / "bin" / "codex.js"))
+        case "opencode":
+            modules = _npm_install(f"opencode-{version}", f"{_PACKAGES[name]}@{version}")
+            return Program(title, _existing(modules / _PACKAGES[name] / "bin" / "opencode"))
+        case "gemini":
+            modules = _npm_install(f"gemini-cli-{version}", f"{_PACKAGES[name]}@{version}")
+            return Program(title, _node(), _existing(modules / "@google" / "gemini-cli" / "bundle" / "gemini.js"))
+        case "qwen":
+            modules = _npm_install(f"qwen-{version}", f"{_PACKAGES[name]}@{version}")
+            return Program(title, _node(), _existing(modules / "@qwen-code" / "qwen-code" / "cli.js"))
+        case _:
+            assert_never(name)
 
 
-def _claude() -> Program:
-    target = _install_into(f"claude-agent-sdk-{CLAUDE_SDK}", lambda part: _pip(f"claude-agent-sdk=={CLAUDE_SDK}", part))
-    return Program("Claude Code 2.1.325", _existing(target / "claude_agent_sdk" / "_bundled" / "claude"))
+def newest(name: Name) -> str:
+    """The newest version in the registry."""
+    return _npm("view", _PACKAGES[name], "version").strip()
 
 
-def _pi() -> Program:
+def _claude_binary(version: str) -> Path:
+    if version == PINNED["claude"]:
+        wheel = f"claude-agent-sdk-{CLAUDE_SDK}"
+        target = _install_into(wheel, lambda part: _pip(f"claude-agent-sdk=={CLAUDE_SDK}", part))
+        return _existing(target / "claude_agent_sdk" / "_bundled" / "claude")
+    modules = _npm_install(f"claude-{version}", f"{_PACKAGES['claude']}@{version}")
+    return _existing(modules / _PACKAGES["claude"] / "claude")
+
+
+def _pi_module(version: str) -> Path:
     def fill(part: Path) -> None:
-        _npm("pack", f"@earendil-works/pi-coding-agent@{PI}", "--pack-destination", str(part))
+        _npm("pack", f"{_PACKAGES['pi']}@{version}", "--pack-destination", str(part))
         (packed,) = part.glob("*.tgz")
         with tarfile.open(packed) as archive:
             archive.extractall(part, filter="data")
         packed.unlink()
 
-    target = _install_into(f"pi-{PI}", fill)
-    return Program(f"Pi {PI}", _node(), _existing(target / "package" / "dist" / "bundle" / "index.js"))
+    target = _install_into(f"pi-{version}", fill)
+    return _existing(target / "package" / "dist" / "bundle" / "index.js")
 
 
-def _omp() -> Program:
+def _omp_paths(version: str) -> tuple[Path, Path]:
     bun = f"@oven/bun-{sys.platform}-{'aarch64' if _is_arm() else 'x64'}"
-    modules = _npm_install(f"omp-{OMP}-bun-{BUN}", f"@oh-my-pi/pi-coding-agent@{OMP}", f"{bun}@{BUN}")
+    modules = _npm_install(f"omp-{version}-bun-{BUN}", f"{_PACKAGES['omp']}@{version}", f"{bun}@{BUN}")
     manager = modules / "@oh-my-pi" / "pi-coding-agent" / "src" / "session" / "session-manager.ts"
-    return Program(f"oh-my-pi {OMP}", _existing(modules / bun / "bin" / "bun"), _existing(manager))
-
-
-def _codex() -> Program:
-    modules = _npm_install(f"codex-{CODEX}", f"@openai/codex@{CODEX}")
-    return Program(f"Codex {CODEX}", _node(), _existing(modules / "@openai" / "codex" / "bin" / "codex.js"))
-
-
-def _qwen() -> Program:
-    modules = _npm_install(f"qwen-{QWEN}", f"@qwen-code/qwen-code@{QWEN}")
-    return Program(f"Qwen Code {QWEN}", _node(), _existing(modules / "@qwen-code" / "qwen-code" / "cli.js"))
+    return _existing(modules / bun / "bin" / "bun"), _existing(manager)
 
 
 def _npm_install(name: str, *packages: str) -> Path:
@@ -106,19 +138,6 @@ def _npm_install(name: str, *packages: str) -> Path:
         _npm("install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", str(part), *packages)
 
     return _install_into(name, fill) / "node_modules"
-
-
-def _opencode() -> Program:
-    package = f"opencode-{sys.platform}-{'arm64' if _is_arm() else 'x64'}"
-    modules = _npm_install(f"opencode-{OPENCODE}", f"{package}@{OPENCODE}")
-    return Program(f"OpenCode {OPENCODE}", _existing(modules / package / "bin" / "opencode"))
-
-
-def _gemini() -> Program:
-    modules = _npm_install(f"gemini-cli-{GEMINI}", f"@google/gemini-cli@{GEMINI}")
-    return Program(
-        f"Gemini CLI {GEMINI}", _node(), _existing(modules / "@google" / "gemini-cli" / "bundle" / "gemini.js")
-    )
 
 
 def _node() -> Path:
@@ -156,18 +175,17 @@ def _pip(requirement: str, target: Path) -> None:
     _run([sys.executable, "-m", "pip", "install", *options, "--target", str(target), requirement])
 
 
-def _npm(*arguments: str) -> None:
+def _npm(*arguments: str) -> str:
     """Run the machine's npm, which has the machine's settings, or else the one that comes with Node."""
     own = shutil.which("npm")
     if own:
-        _run([own, *arguments])
-        return
+        return _run([own, *arguments])
     node = _node()
     script = node.parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-    _run([str(node), str(_existing(script)), *arguments])
+    return _run([str(node), str(_existing(script)), *arguments])
 
 
-def _run(command: list[str]) -> None:
+def _run(command: list[str]) -> str:
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=INSTALL_SECONDS, stdin=subprocess.DEVNULL, check=False
@@ -178,3 +196,16 @@ def _run(command: list[str]) -> None:
         lines = (done.stderr or done.stdout).splitlines()
         errors = [line for line in lines if line.lower().startswith(("error", "npm error"))]
         raise NotInstalledError(f"{Path(command[0]).name} ended with {done.returncode}: {' '.join(errors[:3])}")
+    return done.stdout
+
+
+_ARCHITECTURE = "arm64" if _is_arm() else "x64"
+_PACKAGES: dict[Name, str] = {
+    "claude": f"@anthropic-ai/claude-code-{sys.platform}-{_ARCHITECTURE}",
+    "pi": "@earendil-works/pi-coding-agent",
+    "omp": "@oh-my-pi/pi-coding-agent",
+    "codex": "@openai/codex",
+    "opencode": f"opencode-{sys.platform}-{_ARCHITECTURE}",
+    "gemini": "@google/gemini-cli",
+    "qwen": "@qwen-code/qwen-code",
+}

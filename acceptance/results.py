@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from acceptance.cases import Outcome
-from acceptance.programs import Name, Resuming
+from acceptance.programs import Name
 
 NOT_RUN = "could not run"
 
-Missing = Mapping[Name | Resuming, str | None]
+Missing = Mapping[Name, str | None]
 """Program -> why it could not be installed, or None."""
 
 

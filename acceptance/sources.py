@@ -16,7 +16,7 @@ from sessiontree.branches.list import list_branches
 from sessiontree.branches.merge import merge
 from sessiontree.dialects.contract import ReadOptions
 
-Dialect: TypeAlias = Literal["claude", "pi", "omp", "neovate", "native", "codex", "qwen"]
+Dialect: TypeAlias = Literal["claude", "pi", "omp", "neovate", "native", "codex", "opencode", "gemini", "qwen"]
 
 MERGED_IN: tuple[Dialect, ...] = ("pi", "omp", "claude")
 """Dialects whose programs get a session with branches that we merged in place."""

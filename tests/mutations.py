@@ -97,6 +97,11 @@ def check_mutant(dialect: Dialect, original: bytes, mutant: Mutant) -> None:
     found = {raw.strip() for raw in found}
     for line in untouched_lines(original, mutant):
         assert line.strip() in found, (mutant.name, line[:200])
+    read_journal(journal, dialect)
+
+
+def read_journal(journal: Journal, dialect: Dialect) -> None:
+    """Read everything that depends on a session's lines: entries, problems, contexts by every rule, facts."""
     journal.entries(range(len(journal)))
     journal.problems()
     for read_options in (

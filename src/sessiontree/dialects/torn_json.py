@@ -24,18 +24,6 @@ def iter_list(text: str, key: str, start: int = 0) -> Iterator[Any]:
         found = _value_at(text, found[1])
 
 
-def split_fused(text: str) -> list[str]:
-    """The JSON objects that follow each other on a line; empty unless the line consists of several."""
-    parts, at = [], 0
-    while at < len(text):
-        found = _value_at(text, at)
-        if found is None or not isinstance(found[0], dict):
-            return []
-        parts.append(text[at : found[1]])
-        at = found[1]
-    return parts if len(parts) > 1 else []
-
-
 def _value_at(text: str, at: int) -> tuple[Any, int] | None:
     while at < len(text) and text[at] in _BETWEEN:
         at += 1

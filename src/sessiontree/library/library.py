@@ -69,6 +69,8 @@ class Library:
         self.scan = Scan()
         self._progress = progress
         self._all: list[Summary] | None = None
+        self.outside_titles: dict[str, str] = {}
+        """By reference: titles that are not in the session but in another file of the client, uncut."""
         self._scan_lock = threading.Lock()
         self._snapshot = Snapshot(self._load_known, self.refresh)
         self._is_closed = False
@@ -317,9 +319,13 @@ class Library:
         if dialect.traits.newest_file_counts:
             found = _rename_replaced(found, agent)
         titles = dialect.session_titles(root.folder, read_small) if dialect.traits.has_title_file else {}
+        named = {
+            summary.ref: titles[summary.id] for summary in found if summary.agent == agent and summary.id in titles
+        }
+        self.outside_titles |= named
         return [
-            msgspec.structs.replace(summary, title=cut_at_word(titles[summary.id], MAX_TITLE), named=True)
-            if summary.agent == agent and summary.id in titles
+            msgspec.structs.replace(summary, title=cut_at_word(named[summary.ref], MAX_TITLE), named=True)
+            if summary.ref in named
             else summary
             for summary in found
         ]

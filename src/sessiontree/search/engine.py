@@ -21,7 +21,9 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree.core.context import milliseconds
-from sessiontree.dialects.texts import Line
+from sessiontree.core.ids import iso_time
+from sessiontree.core.jsonio import render_json
+from sessiontree.dialects.texts import Line, Text
 from sessiontree.errors import SessionTreeError
 from sessiontree.library.session_store import open_store
 from sessiontree.library.summary import Summary
@@ -217,6 +219,8 @@ class _Search:
         self._variant_files: set[int] = set()
         """Files with lines that may have other spellings of a word (see `matcher.may_have_variants`)."""
         self._sessions = {summary.ref: summary for summary in select_sessions(library, self._query.filters, project)}
+        self._titles = self._match_outside_titles()
+        """By session: the match of a title that another file has, until the session's hits are grouped."""
         self._newest = max((summary.recency for summary in self._sessions.values()), default=0)
 
     def run(self, limit: int, offset: int, refresh: Refresh, progress: Progress | None) -> None:
@@ -265,6 +269,7 @@ class _Search:
         except (sqlite3.Error, OSError) as error:
             self._results.notes.append(f"the index cannot be queried ({error}); the files were scanned instead")
             self._scan([Pending(summary, 0, None) for summary in self._sessions.values()], enough)
+        self._add_titled()
         found = [(group, match) for group in self._groups.values() for match in group.matches]
         self._results.set_hits(self._build_hits(found[offset : offset + limit]))
         self._results.next_offset = offset + limit if len(found) > offset + limit else None
@@ -284,9 +289,28 @@ class _Search:
         return group.score + _RECENCY_BONUS * math.exp2(-age / _RECENCY_HALF)
 
     def _group(self, summary: Summary, file: int | None, score: float, matches: list[_LineMatch]) -> _Group:
+        matches = [*self._titles.pop(summary.ref, ()), *matches]
         shown = matches[: self._per_session]
         more = len(matches) + self._counted.get(summary.ref, 0) - len(shown)
         return _Group(summary, file, _score(score, matches), shown, more=more)
+
+    def _match_outside_titles(self) -> dict[str, list[_LineMatch]]:
+        """Match the titles that no line of their session has. They are few, and are not indexed."""
+        if not self._is_on_selected_branch("active"):
+            return {}
+        matches: dict[str, list[_LineMatch]] = {}
+        for ref, title in self._library.outside_titles.items():
+            if ref not in self._sessions:
+                continue
+            line = Line("", iso_time(self._sessions[ref].active), "", [Text("title", "user", render_json(title))])
+            found = self._matcher.match(line) if self._is_in_time(line) else None
+            if found is not None:
+                matches[ref] = [_LineMatch(line_score(found, self._wanted), 0, line, found)]
+        return matches
+
+    def _add_titled(self) -> None:
+        """Add the sessions that match only by such a title."""
+        self._add([self._group(self._sessions[ref], None, 0.0, []) for ref in [*self._titles]])
 
     def _refresh(self, refresh: Refresh, progress: Progress | None) -> list[Pending]:
         """Update the index as far as `refresh` asks for; return the sessions that are not fully indexed."""
@@ -364,6 +388,10 @@ class _Search:
         self._meter.start(indexed.sessions[candidate.file] for candidate in ordered)
         # The quick pass finds words in their usual spelling. Files with other spellings get a slow pass only if they
         # had no hit, and words spread over several lines come last.
+        # Sessions with a matching title come first, whatever the page is, so that pages never overlap.
+        titled = [candidate for candidate in ordered if indexed.sessions[candidate.file].ref in self._titles]
+        self._match_candidates(titled, indexed, enough, is_quick=True)
+        self._add_titled()
         missed = self._match_candidates(ordered, indexed, enough, is_quick=True)
         if self._matcher.required:
             self._match_candidates(missed, indexed, enough, is_quick=False)

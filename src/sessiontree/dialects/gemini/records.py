@@ -26,8 +26,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from sessiontree.core.jsonio import parse_json, render_json
+from sessiontree.core.salvage import salvage
 from sessiontree.dialects.storage import Document
-from sessiontree.dialects.torn_json import find_value, iter_list, split_fused
+from sessiontree.dialects.torn_json import find_value, iter_list
 
 SNAPSHOT = "<state_snapshot>"
 CONTEXT_MARKS = ("<session_context>", "<hook_context>")
@@ -68,6 +69,12 @@ def is_conversation(record: Mapping[str, Any]) -> bool:
     return record.get("type") in TYPES and not is_environment(record)
 
 
+def _is_record(fields: Mapping[str, Any]) -> bool:
+    if isinstance(fields.get("$set"), dict) or isinstance(fields.get("sessionId"), str):
+        return True
+    return any(isinstance(fields.get(name), str) for name in ("id", "$rewindTo"))
+
+
 class _Compaction:
     def __init__(self, before: list[str], kept: list[str], answer: str | None) -> None:
         self.before, self.kept, self.answer = before, kept, answer
@@ -89,14 +96,22 @@ class _Reading:
         try:
             record = parse_json(line)
         except ValueError:
-            pieces = split_fused(line.decode("utf-8", "surrogateescape"))
-            for piece in pieces:
-                self.add(parse_json(piece.encode("utf-8", "surrogateescape")))
-            # A line that is not JSON is reported as damage.
-            self.found.append(b"[damaged: %d records on one line]" % len(pieces) if pieces else line)
+            self._add_damaged(line)
             return
         if not isinstance(record, dict) or not self.add(record):
             self.found.append(line)
+
+    def _add_damaged(self, line: bytes) -> None:
+        """Apply the complete records of a damaged line. The rest stays a line that is not JSON: it is reported."""
+        pieces = salvage(line, _is_record)
+        records = [piece.value for piece in pieces if piece.kind == "record"]
+        if not records:
+            self.found.append(line)
+            return
+        for record in records:
+            self.add(record)
+        rest = [line[piece.start : piece.end] for piece in pieces if piece.kind == "damage"]
+        self.found += rest or [b"[damaged: %d records on one line with other bytes]" % len(records)]
 
     def add(self, record: dict[str, Any]) -> bool:
         """Apply a record; False if it is none."""

@@ -1,0 +1,158 @@
+"""The history in the requests that a program sends, as messages in the form of the Anthropic API.
+
+Codex sends items of the Responses API, Gemini CLI contents of the Gemini API, OpenCode and Qwen Code messages of the
+Chat Completions API; the others send messages of the Anthropic API. Texts that programs add for the model are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Any, TypeAlias
+
+JsonObject: TypeAlias = dict[str, Any]
+
+PREAMBLES = (
+    *("<environment_context", "<user_instructions", "# AGENTS.md", "<permissions instructions", "<skills_instructions"),
+    *("<system-reminder", "<session_context"),
+)
+NO_RESPONSE = "No response requested."
+REMINDER = "<system-reminder>"
+_REMINDER_BEFORE = re.compile(r"\A<system-reminder>\nToday: [^<]*</system-reminder>\s*")
+REMINDERS_IN_RESULT = f"\n\n{REMINDER}\n# Environment\n"
+"""The start of the reminders that Claude Code appends to the last result, where it is the end of the history."""
+
+_TOKENS_LEFT = re.compile(
+    r"\s*<system-reminder>\s*<total_tokens>\d+ tokens left</total_tokens>\s*</system-reminder>\s*\Z"
+)
+"""What Claude Code appends to the last of parallel results."""
+
+
+def find_history(requests: Iterable[JsonObject], prompt: str) -> list[JsonObject] | None:
+    """The history in the first request with a prompt, without the prompt; None if there is no such request."""
+    for request in requests:
+        body = request["body"] or {}
+        sent: list[JsonObject] = body.get("messages") or body.get("input") or body.get("contents") or []
+        # OpenCode asks for a title first, and Qwen Code sends the history again to remember facts of it: without tools.
+        if not body.get("tools") or prompt not in json.dumps(sent, ensure_ascii=False):
+            continue
+        if request["path"] == "/v1/messages":
+            return conversation(sent, prompt)
+        if "input" in body:
+            blocks = _item_blocks(sent)
+        else:
+            blocks = _content_blocks(sent) if "contents" in body else _message_blocks(sent)
+        kept = [(role, block) for role, block in blocks if not _is_added(role, block, prompt)]
+        turns = groupby(kept, key=lambda pair: pair[0])
+        return [{"role": role, "content": [block for _, block in turn]} for role, turn in turns]
+    return None
+
+
+def _is_added(role: str, block: JsonObject, prompt: str) -> bool:
+    text = block.get("text", "").strip() if block["type"] == "text" else ""
+    # OpenCode quotes a prompt that has white space.
+    return role == "user" and (text.strip('"') == prompt or text.startswith(PREAMBLES))
+
+
+def _item_blocks(items: list[JsonObject]) -> list[tuple[str, JsonObject]]:
+    found: list[tuple[str, JsonObject]] = []
+    for item in items:
+        match item.get("type"):
+            case "message" if item["role"] in ("user", "assistant"):
+                found += [(item["role"], _block(part)) for part in item["content"]]
+            case "function_call" | "custom_tool_call":
+                arguments = json.loads(item["arguments"]) if "arguments" in item else {"input": item["input"]}
+                call = {"type": "tool_use", "id": item["call_id"], "name": item["name"], "input": arguments}
+                found.append(("assistant", call))
+            case "function_call_output" | "custom_tool_call_output":
+                output = item["output"]
+                content = output if isinstance(output, str) else [_block(part) for part in output]
+                found.append(("user", {"type": "tool_result", "tool_use_id": item["call_id"], "content": content}))
+            case _:
+                continue
+    return found
+
+
+def _message_blocks(messages: list[JsonObject]) -> list[tuple[str, JsonObject]]:
+    found: list[tuple[str, JsonObject]] = []
+    for message in messages:
+        content = message.get("content") or []
+        parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        if message["role"] == "tool":
+            result = {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": [*map(_block, parts)]}
+            found.append(("user", result))
+        elif message["role"] in ("user", "assistant"):
+            found += [(message["role"], _block(part)) for part in parts]
+            for call in message.get("tool_calls") or ():
+                made = call["function"]
+                arguments = json.loads(made["arguments"] or "{}")
+                use = {"type": "tool_use", "id": call["id"], "name": made["name"], "input": arguments}
+                found.append(("assistant", use))
+    return found
+
+
+def _content_blocks(contents: list[JsonObject]) -> list[tuple[str, JsonObject]]:
+    found: list[tuple[str, JsonObject]] = []
+    for content in contents:
+        role = "assistant" if content["role"] == "model" else "user"
+        for part in content["parts"]:
+            if "functionCall" in part:
+                call = part["functionCall"]
+                use = {"type": "tool_use", "id": call.get("id"), "name": call["name"], "input": call.get("args") or {}}
+                found.append((role, use))
+            elif "functionResponse" in part:
+                answer = part["functionResponse"]
+                output = answer["response"].get("output", answer["response"].get("error"))
+                result = {"type": "tool_result", "tool_use_id": answer.get("id"), "content": output}
+                found.append((role, result))
+            elif "inlineData" in part:
+                source = {"media_type": part["inlineData"]["mimeType"], "data": part["inlineData"]["data"]}
+                found.append((role, {"type": "image", "source": source}))
+            elif "text" in part and not part.get("thought"):
+                found.append((role, {"type": "text", "text": part["text"]}))
+    return found
+
+
+def _block(part: JsonObject) -> JsonObject:
+    url = part.get("image_url")
+    address = url.get("url", "") if isinstance(url, dict) else url
+    if address:
+        kind, _, data = str(address).removeprefix("data:").partition(";base64,")
+        return {"type": "image", "source": {"media_type": kind, "data": data}}
+    return {"type": "text", "text": part.get("text", "")}
+
+
+def conversation(messages: list[JsonObject], prompt: str) -> list[JsonObject]:
+    """Messages without our extra prompt and the client's additions."""
+    conversation = []
+    for message in messages:
+        content = message["content"]
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        kept = [_without_reminders(_without_reminder(block)) for block in blocks if not _is_added_block(block, prompt)]
+        if kept and message["role"] != "system":
+            conversation.append({"role": message["role"], "content": kept})
+    if conversation and conversation[-1]["content"] == [{"type": "text", "text": NO_RESPONSE}]:
+        conversation.pop()
+    return conversation
+
+
+def _is_added_block(block: JsonObject, prompt: str) -> bool:
+    text = _without_reminder(block)["text"].strip() if block["type"] == "text" else ""
+    return text == prompt or text.startswith(REMINDER)
+
+
+def _without_reminder(block: JsonObject) -> JsonObject:
+    """A text without the reminder that oh-my-pi puts before the first prompt; other clients use blocks of their own."""
+    if block["type"] != "text":
+        return block
+    rest = _REMINDER_BEFORE.sub("", block["text"])
+    return {**block, "text": rest} if rest else block
+
+
+def _without_reminders(block: JsonObject) -> JsonObject:
+    content = block.get("content")
+    if block["type"] != "tool_result" or not isinstance(content, str):
+        return block
+    return {**block, "content": _TOKENS_LEFT.sub("", content.partition(REMINDERS_IN_RESULT)[0])}
