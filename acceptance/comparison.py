@@ -229,7 +229,8 @@ def _found_in(text: str, parts: Sequence[str]) -> tuple[bool, list[str]]:
 
 
 def _shown(parts: Parts) -> str:
-    return f"(paraphrased) {' | '.join(parts)}"
+    # Without a mark: a program may send a recorded text without any words of its own.
+    return " | ".join(parts)
 
 
 def _texts(sent: Sequence[JsonObject]) -> Iterator[str]:

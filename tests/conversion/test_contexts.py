@@ -65,7 +65,7 @@ def compare(
 
 
 def _normal_line(line: str) -> str:
-    line = line.replace("(paraphrased) ", "").replace("<bash-stderr></bash-stderr>", "")
+    line = line.replace("<bash-stderr></bash-stderr>", "")
     return _CALL.sub(r" calls x \1: x", line)
 
 
