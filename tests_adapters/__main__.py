@@ -3,10 +3,9 @@
     python -m tests_adapters [NAME...]
 
 A folder here with an `adapter.toml` is an adapter: `package` is its framework, `version` the pinned version, `extra`
-the extra of this package (default: the folder's name with hyphens), `requirements` what its tests need besides pytest,
-`options` options of pytest,
-`sdist` the start of the SHA-256 of the framework's sdist, if that contains tests to run. Environments are kept in
-`scratch/adapters`, so only the first run installs anything.
+the extra of this package (default: the folder's name with hyphens; empty for none), `requirements` what its tests need
+besides pytest, `options` options of pytest, `sdist` the start of the SHA-256 of the framework's sdist, if that contains
+tests to run. Environments are kept in `scratch/adapters`, so only the first run installs anything.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ def environment(folder: Path, adapter: dict[str, Any], version: str) -> str:
     if not ready.exists() or ready.read_text() != stamp:
         venv.create(place, with_pip=True, clear=True)
         pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, "-e", f".[{extra}]", *wanted], cwd=ROOT, check=True)
+        subprocess.run([*pip, "-e", f".[{extra}]" if extra else ".", *wanted], cwd=ROOT, check=True)
         ready.write_text(stamp)
     return python
 

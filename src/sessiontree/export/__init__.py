@@ -1,4 +1,4 @@
-"""Export a session as Markdown, one HTML page, plain text, JSON, or its own raw lines.
+"""Export a session as Markdown, one HTML page, plain text, JSON, its own raw lines, spans or a trajectory.
 
 `export` yields the document in pieces, so that it never has to fit into memory.
 """
@@ -12,7 +12,7 @@ from sessiontree.export.source import BranchSelection, Source
 from sessiontree.secrets.redact import Redactor
 from sessiontree.session.session import Session
 
-Format = Literal["md", "html", "json", "jsonl", "text"]
+Format = Literal["md", "html", "json", "jsonl", "text", "otel", "atif"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 BRANCHES: tuple[BranchSelection, ...] = get_args(BranchSelection)
 
@@ -48,6 +48,14 @@ def export(
             from sessiontree.export.raw import render_lines
 
             return render_lines(source)
+        case "otel":
+            from sessiontree.export.otel import render_otel
+
+            return render_otel(source)
+        case "atif":
+            from sessiontree.export.atif import render_atif
+
+            return render_atif(source)
 
 
 def _encoded(texts: Iterator[str], size: int = 64 * 1024) -> Iterator[bytes]:
