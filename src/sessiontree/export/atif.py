@@ -28,7 +28,7 @@ from sessiontree.core.messages import (
 )
 from sessiontree.core.usage import valid_count
 from sessiontree.export.source import Source
-from sessiontree.export.turns import Step, check_linear, iter_turns
+from sessiontree.export.turns import Step, iter_turns
 
 VERSION = "ATIF-v1.7"
 _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
@@ -36,7 +36,6 @@ _IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 def render_atif(source: Source) -> Iterator[bytes]:
     """One trajectory as JSON, step by step."""
-    check_linear(source, "a trajectory")
     facts = source.facts()
     model = source.session.context().state.model
     agent: JsonObject = {"name": facts.dialect, "version": "unknown"}

@@ -26,7 +26,7 @@ from sessiontree.core.messages import (
 )
 from sessiontree.core.usage import valid_count
 from sessiontree.export.source import Source
-from sessiontree.export.turns import Step, Turn, check_linear, is_input, iter_turns
+from sessiontree.export.turns import Step, Turn, is_input, iter_turns
 
 SCHEMA = "https://opentelemetry.io/schemas/1.41.0"
 _INTERNAL, _CLIENT = 1, 3
@@ -38,7 +38,6 @@ _ROLES = {"assistant": "assistant", "toolResult": "tool", "system": "system"}
 
 def render_otel(source: Source) -> Iterator[bytes]:
     """One `ExportTraceServiceRequest` as JSON."""
-    check_linear(source, "an OpenTelemetry export")
     facts = source.facts()
     resource = _attributes({"service.name": facts.dialect, "sessiontree.session.cwd": facts.folder})
     scope = {"name": "sessiontree", "version": __version__}

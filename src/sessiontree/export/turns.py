@@ -26,7 +26,6 @@ from sessiontree.core.messages import (
     blocks_of,
     tool_calls,
 )
-from sessiontree.errors import UsageError
 from sessiontree.export.source import Source
 
 
@@ -56,11 +55,6 @@ class Turn(Struct):
     """A prompt, and everything up to the next one."""
 
     steps: list[Step] = field(default_factory=list)
-
-
-def check_linear(source: Source, format: str) -> None:
-    if source.branch == "all":
-        raise UsageError(f"{format} has one branch in each document; switch to another one and export that, too")
 
 
 def iter_turns(source: Source) -> Iterator[Turn]:
