@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests_adapters.front_ends import check_front_ends
-
 
 def run(home: Path, *arguments: str) -> str:
     """The output of a command that succeeds, with nothing of the caller's settings and sessions."""
@@ -40,4 +38,6 @@ def check_commands(home: Path, id: str, texts: list[str]) -> None:
     for text in texts:
         assert text in shown
         assert text in converted
+    from tests_adapters.front_ends import check_front_ends  # child processes of tests import this module, too
+
     check_front_ends(home.parent, texts, {"SESSIONTREE_HOME": str(home)})

@@ -27,7 +27,6 @@ import sessiontree
 from sessiontree.adapters.claude_agent_sdk import Key, Recovery, SessionTreeStore
 from sessiontree.library.library import Library
 from sessiontree.stores.repositories import open_repository
-from tests_adapters.front_ends import check_front_ends
 
 SESSION = "11111111-1111-4111-8111-111111111111"
 KEY = {"project_key": "-work-shop", "session_id": SESSION}
@@ -293,6 +292,8 @@ def test_commands_work_on_files_of_the_store(tmp_path: Path) -> None:
     target = tmp_path / "pi.jsonl"
     command(home, "convert", SESSION, "--to", "pi", "--out", str(target))
     assert texts(sessiontree.open(target)) == [f"text {number}" for number in range(4)]
+    from tests_adapters.front_ends import check_front_ends  # not at the top, which every child process imports
+
     environment = {"CLAUDE_CONFIG_DIR": home, "SESSIONTREE_HOME": f"{home}-own"}
     check_front_ends(tmp_path, [f"text {number}" for number in range(4)], environment)
 

@@ -29,7 +29,6 @@ from langgraph.types import Command, Send, interrupt
 import sessiontree
 from sessiontree.adapters.langgraph import SessionTreeSaver
 from sessiontree.library.library import Library
-from tests_adapters.front_ends import check_front_ends
 
 CONFIG: Any = {"configurable": {"thread_id": "thread-1"}}
 BASE = {"put", "put_writes", "get_tuple", "list", "delete_thread"}
@@ -413,6 +412,8 @@ def test_commands_work_on_threads(tmp_path: Path) -> None:
     assert "no problems" in command("doctor", ref_of(home)).lower()
     command("convert", ref_of(home), "--to", "pi", "--out", str(tmp_path / "pi.jsonl"))
     assert texts(sessiontree.open(tmp_path / "pi.jsonl"))[:2] == ["hello there", "answer 1"]
+    from tests_adapters.front_ends import check_front_ends  # not at the top, which every child process imports
+
     check_front_ends(tmp_path, ["hello there", "answer 1", "use a tool"], {"SESSIONTREE_HOME": home})
 
 
