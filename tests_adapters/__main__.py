@@ -3,10 +3,9 @@
     python -m tests_adapters [NAME...]
 
 A folder here with an `adapter.toml` is an adapter: `package` is its framework, `version` the pinned version, `extra`
-the extra of this package (default: the folder's name with hyphens), `requirements` what its tests need besides pytest,
-`options` options of pytest,
-`sdist` the start of the SHA-256 of the framework's sdist, if that contains tests to run. Environments are kept in
-`scratch/adapters`, so only the first run installs anything.
+the extra of this package (default: the folder's name with hyphens; empty for none), `requirements` what its tests need
+besides pytest, `options` options of pytest, `sdist` the start of the SHA-256 of the framework's sdist, if that contains
+tests to run. Environments are kept in `scratch/adapters`, so only the first run installs anything.
 """
 
 from __future__ import annotations
@@ -24,6 +23,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 SCRATCH = ROOT / "scratch" / "adapters"
+FRONT_ENDS = ("tui", "web")
+"""Extras that show the sessions of every adapter."""
 COMMON = ["pytest", "pytest-timeout", "psycopg[binary,pool]>=3.2"]
 
 
@@ -75,14 +76,14 @@ def environment(folder: Path, adapter: dict[str, Any], version: str) -> str:
     place = SCRATCH / f"{folder.name}-{version}"
     python = str(place / "bin" / "python")
     ready = place / ".ready"
-    extra = adapter.get("extra", folder.name.replace("_", "-"))
+    extras = ",".join(filter(None, (adapter.get("extra", folder.name.replace("_", "-")), *FRONT_ENDS)))
     wanted = [f"{adapter['package']}=={version}", *adapter["requirements"], *COMMON]
     dependencies = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    stamp = hashlib.sha256(repr((extra, wanted, dependencies)).encode()).hexdigest()
+    stamp = hashlib.sha256(repr((extras, wanted, dependencies)).encode()).hexdigest()
     if not ready.exists() or ready.read_text() != stamp:
         venv.create(place, with_pip=True, clear=True)
         pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, "-e", f".[{extra}]", *wanted], cwd=ROOT, check=True)
+        subprocess.run([*pip, "-e", f".[{extras}]", *wanted], cwd=ROOT, check=True)
         ready.write_text(stamp)
     return python
 

@@ -24,7 +24,10 @@ def run(home: Path, *arguments: str) -> str:
 
 
 def check_commands(home: Path, id: str, texts: list[str]) -> None:
-    """Check that list, tree, doctor, context and convert work on a session, and that the last two show its texts."""
+    """Check that list, tree, doctor, context, convert, the terminal UI and the web page work on the session of a home.
+
+    The last four show its texts.
+    """
     assert id in run(home, "list", "--all", "--json")
     assert run(home, "tree", id)
     run(home, "doctor", id)
@@ -35,3 +38,6 @@ def check_commands(home: Path, id: str, texts: list[str]) -> None:
     for text in texts:
         assert text in shown
         assert text in converted
+    from tests_adapters.front_ends import check_front_ends  # child processes of tests import this module, too
+
+    check_front_ends(home.parent, texts, {"SESSIONTREE_HOME": str(home)})

@@ -292,6 +292,10 @@ def test_commands_work_on_files_of_the_store(tmp_path: Path) -> None:
     target = tmp_path / "pi.jsonl"
     command(home, "convert", SESSION, "--to", "pi", "--out", str(target))
     assert texts(sessiontree.open(target)) == [f"text {number}" for number in range(4)]
+    from tests_adapters.front_ends import check_front_ends  # not at the top, which every child process imports
+
+    environment = {"CLAUDE_CONFIG_DIR": home, "SESSIONTREE_HOME": f"{home}-own"}
+    check_front_ends(tmp_path, [f"text {number}" for number in range(4)], environment)
 
 
 def test_the_library_lists_opens_and_converts_stored_sessions(home: str, tmp_path: Path) -> None:

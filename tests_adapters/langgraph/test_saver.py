@@ -412,6 +412,9 @@ def test_commands_work_on_threads(tmp_path: Path) -> None:
     assert "no problems" in command("doctor", ref_of(home)).lower()
     command("convert", ref_of(home), "--to", "pi", "--out", str(tmp_path / "pi.jsonl"))
     assert texts(sessiontree.open(tmp_path / "pi.jsonl"))[:2] == ["hello there", "answer 1"]
+    from tests_adapters.front_ends import check_front_ends  # not at the top, which every child process imports
+
+    check_front_ends(tmp_path, ["hello there", "answer 1", "use a tool"], {"SESSIONTREE_HOME": home})
 
 
 def test_threads_of_any_name_are_found_listed_and_kept_apart(home: str) -> None:

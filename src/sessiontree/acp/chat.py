@@ -164,6 +164,8 @@ class Chat:
                 self.cancel()  # the request was cancelled, or the connection is closing; or the turn was
                 with contextlib.suppress(asyncio.CancelledError):
                     await uncancelled(asyncio.wait([turn]))
+                if not turn.cancelled() and turn.exception() is not None:
+                    self._log(f"{self.id}: the prompt was cancelled: {turn.exception()}")
                 return "cancelled"
         finally:
             self._turn = None

@@ -280,7 +280,9 @@ class Connection:
         return task
 
     async def close(self, seconds: float = 5.0) -> None:
-        """Cancel the requests in progress, and write what was sent."""
+        """Finish the requests in progress, if the client still reads and for at most this long; write the answers."""
+        if self._tasks and not self._closed.is_set():
+            await asyncio.wait(list(self._tasks), timeout=seconds)
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

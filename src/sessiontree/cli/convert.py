@@ -7,6 +7,7 @@ dropped.
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -16,6 +17,8 @@ from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import add_read_options, open_for_reading
 from sessiontree.conversion.install import Plan, Request
+from sessiontree.errors import NotFoundError
+from sessiontree.session.session import Session
 from sessiontree.views.text import clean
 
 if TYPE_CHECKING:
@@ -48,11 +51,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cwd", metavar="DIR", help="working folder of the new session (default: the same)")
     parser.add_argument("--dry-run", action="store_true", help="only show what would be done")
     parser.add_argument("--strict", action="store_true", help="fail if anything would be dropped")
+    parser.add_argument(
+        "--from", choices=("atif",), dest="read_as", help="SESSION is a file in this format: atif, a trajectory"
+    )
     add_read_options(parser)
 
 
 def run(options: Options) -> None:
-    session = open_for_reading(options)
+    session = open_for_reading(options) if options.read_as is None else _read_trajectory(options)
     request = Request(
         check_target(options.to), branch=options.branch, cwd=options.cwd, out=options.out, strict=options.strict
     )
@@ -66,6 +72,21 @@ def run(options: Options) -> None:
     output.print_lines(render_plan(plan.expected))
     if not writes:
         stderr.print_line(f"nothing was written; to write it: {_command(options)}")
+
+
+def _read_trajectory(options: Options) -> Session:
+    """Read the trajectory that SESSION names, and report what is left out."""
+    from sessiontree.conversion.trajectory import read_trajectory
+
+    try:
+        with open(options.session, "rb") as file:
+            data = file.read()
+    except OSError as error:
+        raise NotFoundError(f"{options.session}: {error.strerror or error}") from None
+    found = read_trajectory(data, options.session, os.path.abspath(options.cwd or os.curdir))
+    for note in found.notes:
+        stderr.print_line(f"sessiontree: {note}")
+    return found.session
 
 
 def render_plan(plan: Plan) -> Iterator[str]:
@@ -89,6 +110,7 @@ def render_report(report: Report) -> Iterator[str]:
 
 def _command(options: Options) -> str:
     parts = ["sessiontree", "convert", options.session, "--to", options.to]
+    parts += ["--from", options.read_as] if options.read_as else []
     parts += ["--branch", "all"] if options.branch == "all" else []
     parts += ["--cwd", options.cwd] if options.cwd else []
     parts += ["--out", options.out] if options.out else ["--install"]

@@ -1,4 +1,5 @@
-"""Export a session as Markdown, a self-contained HTML page, plain text, JSON, or its original lines.
+"""Export a session as Markdown, a self-contained HTML page, plain text, JSON, its original lines, or for other tools:
+spans of OpenTelemetry (otel) or a trajectory (atif).
 
 Prints to stdout, or writes a new file with --out; existing files are never overwritten. Exports the path to the current
 entry, or every branch with --branch all. --redact masks keys, tokens, private keys, passwords, e-mail addresses and
@@ -27,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
     parser.add_argument(
         "--format",
-        choices=("md", "html", "json", "jsonl", "text"),
+        choices=("md", "html", "json", "jsonl", "text", "otel", "atif"),
         help="output format (default: from the extension of --out, else md)",
     )
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""Export a session as Markdown, one HTML page, plain text, JSON, or its own raw lines.
+"""Export a session as Markdown, one HTML page, plain text, JSON, its own raw lines, spans or a trajectory.
 
 `export` yields the document in pieces, so that it never has to fit into memory.
 """
@@ -8,15 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, get_args
 
+from sessiontree.errors import UsageError
 from sessiontree.export.source import BranchSelection, Source
 from sessiontree.secrets.redact import Redactor
 from sessiontree.session.session import Session
 
-Format = Literal["md", "html", "json", "jsonl", "text"]
+Format = Literal["md", "html", "json", "jsonl", "text", "otel", "atif"]
 FORMATS: tuple[Format, ...] = get_args(Format)
+LINEAR: frozenset[Format] = frozenset({"otel", "atif"})
+"""Formats whose documents have one branch."""
 BRANCHES: tuple[BranchSelection, ...] = get_args(BranchSelection)
 
-__all__ = ["BRANCHES", "FORMATS", "BranchSelection", "Format", "Redactor", "export"]
+__all__ = ["BRANCHES", "FORMATS", "LINEAR", "BranchSelection", "Format", "Redactor", "export"]
 
 
 def export(
@@ -26,6 +29,8 @@ def export(
 
     The redactor's counts are complete once the last piece has been yielded.
     """
+    if branch == "all" and format in LINEAR:
+        raise UsageError(f"{format} has one branch in each document; switch to another one and export that, too")
     source = Source(session, branch, redactor)
     match format:
         case "html":
@@ -48,6 +53,14 @@ def export(
             from sessiontree.export.raw import render_lines
 
             return render_lines(source)
+        case "otel":
+            from sessiontree.export.otel import render_otel
+
+            return render_otel(source)
+        case "atif":
+            from sessiontree.export.atif import render_atif
+
+            return render_atif(source)
 
 
 def _encoded(texts: Iterator[str], size: int = 64 * 1024) -> Iterator[bytes]:
