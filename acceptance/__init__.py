@@ -4,7 +4,11 @@
     model_server  a scripted model on 127.0.0.1
     network       run a program without network except loopback, in a private home, with a time limit
     histories     the history that a program rebuilds from a session file
-    openai_agents how Codex and Qwen Code are driven
+    drivers       how each program is started or resumed with a prompt
+    requests      the history in the requests of a program
+    directives    prompts that determine what the scripted model answers
+    live_samples  a session of each agent, made by its program
+    matrix        the session of each agent, resumed in every program
     chats         sessions that our own chat writes
     explorations  sessions that our own explorations write
     sources       all sessions that are tested

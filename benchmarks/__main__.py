@@ -13,12 +13,14 @@ from benchmarks import (
     agent,
     append,
     claude,
+    codex,
     compaction,
     conversion,
     exploration,
     export,
     huge,
     library,
+    opencode,
     postgres,
     read,
     search,
@@ -29,7 +31,7 @@ from benchmarks import (
 from benchmarks.against import compare
 from benchmarks.results import Outcome, Result, Skipped, render_table
 
-Measurement = Callable[[int], Outcome | list[Result]]
+Measurement = Callable[[int], Outcome | list[Result] | list[Outcome]]
 """Takes a number of rounds; returns one row of the table, or several related ones."""
 
 MEASUREMENTS: dict[str, Measurement] = {
@@ -41,6 +43,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "long-line": read.long_line,
     "claude": claude.against_loader,
     "claude-boundary": claude.after_boundary,
+    "codex": codex.against_loader,
     "agent": agent.turns,
     "explore": exploration.side_by_side,
     "append-flat": append.append_stays_flat,
@@ -71,7 +74,9 @@ MEASUREMENTS: dict[str, Measurement] = {
 LARGE: dict[str, Measurement] = {
     "large": read.large_memory,
     "huge": huge.commands,
+    "codex-compacted": codex.repeated_compactions,
     "list-10000": library.list_10000,
+    "list-opencode": opencode.list_database,
     "web": web.web,
     "postgres": postgres.measure,
     "export-browser": export.export_in_browser,

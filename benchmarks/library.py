@@ -10,7 +10,7 @@ import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -46,7 +46,9 @@ enter()
 """Starts the command as its entry point does. The parent reads its resource usage after it has ended."""
 
 
-class _Run(Struct, frozen=True):
+class Run(Struct, frozen=True):
+    """CPU time, peak memory and lines of output of a process."""
+
     seconds: float
     peak: int
     lines: int
@@ -148,13 +150,13 @@ def stats_warm(rounds: int) -> list[Result]:
     return [*_results("stats of 200 sessions again", best, bound=500, most=60)]
 
 
-def _results(name: str, run: _Run, *, bound: float | None, most: float) -> Iterator[Result]:
+def _results(name: str, run: Run, *, bound: float | None, most: float) -> Iterator[Result]:
     about = f"{run.lines - 1:,} lines, whole process"
     yield Result(name, milliseconds(run.seconds), about, 1e3 * run.seconds, bound=bound, unit="ms")
     yield Result(f"{name}, peak memory", megabytes(run.peak), about, run.peak / 1e6, bound=most, unit="MB")
 
 
-def _best_cold(corpus: Corpus, rounds: int, *, until_printed: bool = True) -> _Run:
+def _best_cold(corpus: Corpus, rounds: int, *, until_printed: bool = True) -> Run:
     runs = []
     for _ in range(rounds):
         shutil.rmtree(_cache(generated(corpus)), ignore_errors=True)
@@ -162,7 +164,7 @@ def _best_cold(corpus: Corpus, rounds: int, *, until_printed: bool = True) -> _R
     return min(runs, key=lambda run: run.seconds)
 
 
-def _best_warm(corpus: Corpus, rounds: int) -> _Run:
+def _best_warm(corpus: Corpus, rounds: int) -> Run:
     folder = generated(corpus)
     _run(folder, "list")
     return min((_run(folder, "list") for _ in range(rounds)), key=lambda run: run.seconds)
@@ -203,12 +205,17 @@ def tree(rounds: int) -> list[Result]:
     ]
 
 
-def _run(folder: Path, command: str, *more: str, words: str = "", until_printed: bool = False) -> _Run:
+def _run(folder: Path, command: str, *more: str, words: str = "", until_printed: bool = False) -> Run:
+    own = {**environment(folder), "SESSIONTREE_CACHE": str(_cache(folder))}
+    return run_command(own, command, *more, words=words, until_printed=until_printed)
+
+
+def run_command(own: Mapping[str, str], command: str, *more: str, words: str = "", until_printed: bool = False) -> Run:
+    """Run a command in a new process. `own` are the environment variables that name the folders."""
     around = {
         **{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
-        **environment(folder),
+        **own,
         "PYTHONPYCACHEPREFIX": str(scratch_folder() / "bytecode"),
-        "SESSIONTREE_CACHE": str(_cache(folder)),
         "COLUMNS": "120",
         **({"UNTIL_PRINTED": "1"} if until_printed else {}),
     }
@@ -223,7 +230,7 @@ def _run(folder: Path, command: str, *more: str, words: str = "", until_printed:
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return _Run(seconds, int(done.stderr.split()[-1]), done.stdout.count("\n"))
+    return Run(seconds, int(done.stderr.split()[-1]), done.stdout.count("\n"))
 
 
 def _cache(folder: Path) -> Path:

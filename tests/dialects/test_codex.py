@@ -12,6 +12,7 @@ import zstandard
 import sessiontree
 from sessiontree.errors import ReadOnlyError, UsageError
 from sessiontree.repair import carry_out, examine, plan_repair
+from sessiontree.views.listing import describe_summary
 from tests.dialects.goldens import copied, outline, sent_by_program
 from tests.library.world import World
 
@@ -292,3 +293,34 @@ def test_the_history_of_prompts_is_imported(tmp_path: Path) -> None:
 
     (found,) = parse_prompts(json.dumps({"session_id": THREAD, "ts": 1763000000, "text": "hello"}).encode())
     assert (found.text, found.session, found.time) == ("hello", THREAD, 1763000000000)
+
+
+def test_a_fork_of_an_archived_thread_is_among_the_threads_that_codex_shows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path / "elsewhere"))
+    path = written(tmp_path / ".codex" / "archived_sessions", rollout(turn(*said("one", "two"))))
+    before = path.read_bytes()
+    forked = sessiontree.open(path).fork()
+    place = Path(forked.location).relative_to(tmp_path / ".codex" / "sessions")
+    assert len(place.parts) == 4  # year, month, day and name
+    assert outline(forked) == outline(sessiontree.open(path))
+    assert path.read_bytes() == before
+    assert [*path.parent.iterdir()] == [path]
+    again = forked.fork()
+    assert Path(again.location).parent == Path(forked.location).parent
+
+
+def test_the_cost_of_a_thread_is_unknown_and_never_zero(tmp_path: Path) -> None:
+    used = {"input_tokens": 1000, "cached_input_tokens": 0, "output_tokens": 20, "total_tokens": 1020}
+    count = line("event_msg", {"type": "token_count", "info": {"last_token_usage": used, "total_token_usage": used}})
+    world = World(tmp_path)
+    world.put(
+        f".codex/sessions/2026/11/16/rollout-2026-11-16T07-18-13-{THREAD}.jsonl",
+        rollout([*turn(*said("one", "two")), count]),
+    )
+    with world.library() as library:
+        (found,) = library.sessions()
+    assert found.tokens_in == 1000
+    described = describe_summary(found)
+    assert (described["cost"], described["estimatedCost"], described["costKind"]) == (None, None, "unknown")

@@ -59,6 +59,8 @@ def test_list_info_and_stats_agree(
     told = run("info", session.id, "--json").json
     counted = run("stats", "--all", "--json").json["totals"]
     assert {one["costKind"] for one in (listed, told, counted)} == {kind}
+    recorded = 0.25 if kind == "recorded" else None  # unknown is not 0
+    assert [listed["cost"], told["usage"]["cost"], counted["cost"]] == [recorded] * 3
     assert len({one["estimatedCost"] for one in (listed, told, counted)}) == 1
     for command in (("list", "--all"), ("stats", "--all")):
         assert f" {text} " in run(*command, width=160).out

@@ -167,7 +167,7 @@ def gemini(world: World) -> None:
     world.put(f".gemini/tmp/work/chats/{SESSION}/agent-1.jsonl", lines)
 
 
-_TABLES = """
+TABLES = """
 CREATE TABLE session (id text PRIMARY KEY, project_id text NOT NULL, parent_id text, slug text NOT NULL,
   directory text NOT NULL, title text NOT NULL, version text NOT NULL, cost real DEFAULT 0 NOT NULL,
   tokens_input integer DEFAULT 0 NOT NULL, tokens_output integer DEFAULT 0 NOT NULL,
@@ -191,7 +191,7 @@ def opencode(world: World) -> None:
     path = world.home / OPENCODE_DATABASE
     path.parent.mkdir(parents=True)
     with closing(sqlite3.connect(path)) as database, database:
-        database.executescript(_TABLES)
+        database.executescript(TABLES)
         add_opencode_session(database, OPENCODE_SESSION)
 
 

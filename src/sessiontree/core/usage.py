@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -61,6 +61,11 @@ class UsageTotals(Value, frozen=True, omit_defaults=False):
     """Recorded cost, without that of `unpriced` requests."""
     unpriced: tuple[UnpricedUsage, ...] = ()
     """By model, the requests without a recorded cost."""
+
+
+def recorded_cost(cost: float, unpriced: Sequence[UnpricedUsage]) -> float | None:
+    """The recorded cost in dollars; None if requests were counted and no cost was recorded: that is unknown, not 0."""
+    return None if unpriced and not cost else round(cost, 6)
 
 
 def unpriced_totals(used: Iterable[UnpricedUsage]) -> tuple[UnpricedUsage, ...]:

@@ -146,6 +146,8 @@ class Traits(Struct, frozen=True):
 
     newest_file_counts: bool = False
     """Whether several files may have one session id, of which the client uses the one with the last name."""
+    archive_folders: Mapping[str, str] = {}
+    """Folders of sessions that the client no longer shows, by name, and the folders next to them of those it shows."""
     has_title_file: bool = False
     """Whether the client keeps titles of sessions outside of their files (`Locations.session_titles`)."""
     path_markers: tuple[str, ...] = ()

@@ -34,8 +34,18 @@ class ClientRepository:
     def new(self, id: str, *, timestamp: str, cwd: str, near: SessionRef | None = None) -> SessionStore:
         path = self._dialect.destination(SessionMeta(id, timestamp, cwd, origin=self._location), os.environ).path
         if near is not None:
-            path = os.path.join(os.path.dirname(near.path), os.path.basename(path))
+            path = self._near(near.path, path)
         return FileStore(path)
+
+    def _near(self, origin: str, path: str) -> str:
+        """Where a session goes that the client would write to `path`: next to its origin, but not into an archive."""
+        folder, name = os.path.split(os.path.dirname(origin))
+        shown = self._dialect.traits.archive_folders.get(name)
+        if shown is None:
+            return os.path.join(folder, name, os.path.basename(path))
+        roots = [os.path.join(root, "") for root in self._dialect.session_roots(os.environ)]
+        below = next((path.removeprefix(root) for root in roots if path.startswith(root)), os.path.basename(path))
+        return os.path.join(folder, shown, below)
 
     def at(self, location: str) -> ClientRepository:
         """The repository of another file of the same client, whose blobs may be in another folder."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from sessiontree.core.ids import SHORTEST_PREFIX
-from sessiontree.core.usage import CostTotal, UnpricedUsage, unpriced_totals
+from sessiontree.core.usage import CostTotal, UnpricedUsage, recorded_cost, unpriced_totals
 from sessiontree.library.summary import Summary
 from sessiontree.library.threads import ThreadMember
 from sessiontree.views.text import columns, cut, fitted, one_line, pad
@@ -247,7 +247,7 @@ def describe_summary(summary: Summary) -> dict[str, Any]:
         "size": summary.size,
         "model": summary.model,
         "tokens": {"input": summary.tokens_in, "output": summary.tokens_out, "cached": summary.tokens_cached},
-        "cost": round(summary.cost, 6),
+        "cost": recorded_cost(summary.cost, summary.unpriced),
         **cost_fields(session_cost(summary)),
         "health": summary.health,
         "kind": summary.kind,
@@ -283,6 +283,8 @@ def iso(milliseconds: int | None) -> str | None:
 
 def totals(sessions: Sequence[Summary]) -> dict[str, Any]:
     """Totals over sessions; exact only if all of their numbers are."""
+    cost = sum(summary.cost for summary in sessions)
+    unpriced = unpriced_totals(used for summary in sessions for used in summary.unpriced)
     return {
         "sessions": len(sessions),
         "size": sum(summary.size for summary in sessions),
@@ -292,13 +294,8 @@ def totals(sessions: Sequence[Summary]) -> dict[str, Any]:
             "output": sum(summary.tokens_out for summary in sessions),
             "cached": sum(summary.tokens_cached for summary in sessions),
         },
-        "cost": round(sum(summary.cost for summary in sessions), 6),
-        **cost_fields(
-            _estimated_cost(
-                sum(summary.cost for summary in sessions),
-                unpriced_totals(used for summary in sessions for used in summary.unpriced),
-            )
-        ),
+        "cost": recorded_cost(cost, unpriced),
+        **cost_fields(_estimated_cost(cost, unpriced)),
         "exact": all(summary.exact for summary in sessions),
     }
 

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from sessiontree.branches.tips import count_tips
+from sessiontree.core.usage import recorded_cost
 from sessiontree.library.partial_reader import session_description
 from sessiontree.models.cost_estimate import cost_total as estimated_cost
 from sessiontree.session.session import Session
@@ -44,7 +45,7 @@ def describe_session(session: Session) -> dict[str, Any]:
         "branchSummaries": dict(notes.branch_summaries),
         "contentReplacements": notes.replacements,
         "config": msgspec.to_builtins(session.config),
-        "usage": msgspec.to_builtins(usage),
+        "usage": {**msgspec.to_builtins(usage), "cost": recorded_cost(usage.cost, usage.unpriced)},
         **cost_fields(estimated_cost(usage.cost, usage.unpriced)),
         "orphans": session.orphans(),
         "pendingToolCalls": [{"id": call.id, "name": call.name} for call in session.pending_calls()],

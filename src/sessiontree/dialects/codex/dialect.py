@@ -44,6 +44,7 @@ class Codex(DialectBase):
         repairs_as_copy=True,
         is_linear=True,
         newest_file_counts=True,
+        archive_folders={"archived_sessions": "sessions"},
         has_title_file=True,
         is_writable=True,
         bookkeeping=records.BOOKKEEPING,

@@ -35,12 +35,28 @@ FROM session s
 """
 
 _PART = "json_insert({0}.data, '$.id', {0}.id, '$.sessionID', {0}.session_id, '$.messageID', {0}.message_id)"
-_SESSION_INFO = """json_object(
-  'id', s.id, 'slug', s.slug, 'projectID', s.project_id, 'directory', s.directory, 'parentID', s.parent_id,
-  'title', s.title, 'version', s.version, 'time', json_object(
-    'created', s.time_created, 'updated', s.time_updated,
-    'compacting', s.time_compacting, 'archived', s.time_archived
-  ), 'revert', CASE WHEN json_valid(s.revert) THEN json(s.revert) END
+# Any other value (SQLite takes a BLOB for binary JSON) makes a query fail, or would be ignored without a report.
+_OBJECT = "(CASE WHEN typeof({0}) = 'text' AND json_valid({0}) THEN json_type({0}) = 'object' ELSE 0 END)"
+_TEXT_COLUMNS = {
+    "id": "id",
+    "slug": "slug",
+    "projectID": "project_id",
+    "directory": "directory",
+    "parentID": "parent_id",
+    "title": "title",
+    "version": "version",
+}
+_TIME_COLUMNS = {
+    "created": "time_created",
+    "updated": "time_updated",
+    "compacting": "time_compacting",
+    "archived": "time_archived",
+}
+# JSON cannot hold a BLOB, so each value gets the type that its column should have.
+_SESSION_INFO = f"""json_object(
+  {", ".join(f"'{name}', CAST(s.{column} AS TEXT)" for name, column in _TEXT_COLUMNS.items())},
+  'time', json_object({", ".join(f"'{name}', CAST(s.{column} AS INTEGER)" for name, column in _TIME_COLUMNS.items())}),
+  'revert', CASE WHEN {_OBJECT.format("s.revert")} THEN json(s.revert) END
 )"""
 
 # A row that is not JSON is repaired from the event that wrote it, if this version of OpenCode records events.
@@ -54,16 +70,16 @@ SELECT 0 AS kind, s.id AS id, 0 AS time_created, {_SESSION_INFO} AS data, NULL A
   NULL AS salvaged, NULL AS tail, NULL AS previous
 FROM session s WHERE s.id = :item
 UNION ALL
-SELECT 1, m.id, m.time_created, m.data,
+SELECT 1, m.id, m.time_created, CAST(m.data AS TEXT),
   (SELECT group_concat({_PART.format("p")}) FROM (
-    SELECT * FROM part WHERE message_id = m.id AND json_valid(data) ORDER BY id
+    SELECT * FROM part WHERE message_id = m.id AND {_OBJECT.format("data")} ORDER BY id
   ) p),
-  (SELECT json_group_array(json_array(p.id, p.data, {{part_event}})) FROM part p
-    WHERE p.message_id = m.id AND NOT json_valid(p.data)),
-  CASE WHEN NOT json_valid(m.data) THEN {{message_event}} END,
-  CASE WHEN json_valid(m.data) AND json_type(m.data, '$.summary') = 'true' THEN (
+  (SELECT json_group_array(json_array(p.id, CAST(p.data AS TEXT), {{part_event}})) FROM part p
+    WHERE p.message_id = m.id AND NOT {_OBJECT.format("p.data")}),
+  CASE WHEN NOT {_OBJECT.format("m.data")} THEN {{message_event}} END,
+  CASE WHEN {_OBJECT.format("m.data")} AND json_type(m.data, '$.summary') = 'true' THEN (
     SELECT json_object('tail_start_id', json_extract(r.data, '$.tail_start_id')) FROM part r
-    WHERE r.message_id = json_extract(m.data, '$.parentID') AND json_valid(r.data)
+    WHERE r.message_id = json_extract(m.data, '$.parentID') AND {_OBJECT.format("r.data")}
       AND json_extract(r.data, '$.type') = 'compaction'
   ) END,
   CASE WHEN (SELECT yes FROM has_lost) THEN lag(m.id) OVER (ORDER BY m.time_created, m.id) END
@@ -71,10 +87,10 @@ FROM message m WHERE m.session_id = :item
 UNION ALL
 SELECT 1, l.id, l.time_created, NULL,
   (SELECT group_concat({_PART.format("p")}) FROM (
-    SELECT * FROM part WHERE message_id = l.id AND json_valid(data) ORDER BY id
+    SELECT * FROM part WHERE message_id = l.id AND {_OBJECT.format("data")} ORDER BY id
   ) p),
-  (SELECT json_group_array(json_array(p.id, p.data, NULL)) FROM part p
-    WHERE p.message_id = l.id AND NOT json_valid(p.data)),
+  (SELECT json_group_array(json_array(p.id, CAST(p.data AS TEXT), NULL)) FROM part p
+    WHERE p.message_id = l.id AND NOT {_OBJECT.format("p.data")}),
   NULL, NULL, NULL
 FROM lost l
 ORDER BY kind, time_created, id
@@ -94,18 +110,20 @@ WITH first(id, data) AS (
 ), last(id, data, time_created) AS (
   SELECT id, data, time_created FROM message WHERE session_id = :item ORDER BY time_created DESC, id DESC LIMIT 1
 ), prompt(id) AS (
-  SELECT CASE WHEN json_valid(data) THEN coalesce(json_extract(data, '$.parentID'), id) END FROM last
+  SELECT CASE WHEN {_OBJECT.format("data")} THEN coalesce(json_extract(data, '$.parentID'), id) END FROM last
 )
 SELECT {_SESSION_INFO} AS info, {{usage}},
   (SELECT count(*) FROM message WHERE session_id = s.id) AS messages,
   f.id AS first_id, f.data AS first_data, (
     SELECT group_concat({_PART.format("p")}) FROM part p
-    WHERE p.message_id = f.id AND json_valid(p.data) AND json_extract(p.data, '$.type') = 'text'
+    WHERE p.message_id = f.id AND {_OBJECT.format("p.data")}
+      AND json_extract(p.data, '$.type') = 'text'
   ) AS first_parts,
   (SELECT id FROM message WHERE id = (SELECT id FROM prompt)) AS prompt_id,
   (SELECT data FROM message WHERE id = (SELECT id FROM prompt)) AS prompt_data, (
     SELECT group_concat({_PART.format("p")}) FROM part p
-    WHERE p.message_id = (SELECT id FROM prompt) AND json_valid(p.data) AND json_extract(p.data, '$.type') = 'text'
+    WHERE p.message_id = (SELECT id FROM prompt) AND {_OBJECT.format("p.data")}
+      AND json_extract(p.data, '$.type') = 'text'
   ) AS prompt_parts,
   l.id AS last_id, l.data AS last_data, l.time_created AS last_time
 FROM session s, first f, last l WHERE s.id = :item
