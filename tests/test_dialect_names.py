@@ -13,7 +13,6 @@ SOURCE = Path(sessiontree.__file__).parent
 DIALECTS = [name for name in plugins.names("dialects") if plugins.is_ours("dialects", name)]
 
 OTHER_MEANINGS = {
-    ("providers/anthropic.py", "claude"): "part of a model's name",
     ("models/endpoints.py", "claude"): "another name of a provider",
     ("models/endpoints.py", "gemini"): "another name of a provider",
     ("cli/context.py", "native"): "the value of --as for messages in the form of the session's client",

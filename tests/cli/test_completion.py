@@ -46,6 +46,7 @@ FREE = {
     "LANE",
     "COMMAND",
     "PROMPT",
+    "SIZE",
 }
 
 Complete = Callable[..., list[str]]

@@ -20,9 +20,7 @@ from sessiontree.views.text import clean, plural
 
 EXAMPLES = """examples:
   sessiontree store upgrade --home postgresql://db.example/team
-  sessiontree store vacuum --home postgresql://db.example/team --days 30
-  sessiontree store add-tenant alice --quota 10GB --home postgresql://db.example/team
-  sessiontree store blobs s3://bucket/sessions --home postgresql://db.example/team"""
+  sessiontree store add-tenant alice --quota 10GB --home postgresql://db/team"""
 
 _DAMAGED = 3
 _MAINTENANCE = ("status", "upgrade", "verify", "vacuum")
@@ -30,7 +28,7 @@ _TENANTS = ("tenants", "add-tenant", "remove-tenant", "blobs")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=(*_MAINTENANCE, *_TENANTS), help="what to do")
+    parser.add_argument("action", choices=(*_MAINTENANCE, *_TENANTS), metavar="ACTION", help="what to do, see above")
     parser.add_argument("name", nargs="?", metavar="NAME", help="the tenant; for blobs: the URL of an object store")
     parser.add_argument(
         "--quota",

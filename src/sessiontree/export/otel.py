@@ -31,7 +31,9 @@ from sessiontree.export.turns import Step, Turn, is_input, iter_turns
 SCHEMA = "https://opentelemetry.io/schemas/1.41.0"
 _INTERNAL, _CLIENT = 1, 3
 _ERROR = 2
-_PROVIDERS = {"google": "gcp.gemini", "gemini": "gcp.gemini", "bedrock": "aws.bedrock", "mistral": "mistral_ai"}
+_PROVIDERS = {"google": "gcp.gemini", "mistral": "mistral_ai"}
+_PLATFORMS = ("gcp.gemini", "aws.bedrock")
+"""Names of providers with the platform they belong to."""
 _FINISH = {"stop": "stop", "length": "length", "toolUse": "tool_call", "error": "error", "aborted": "error"}
 _ROLES = {"assistant": "assistant", "toolResult": "tool", "system": "system"}
 
@@ -182,7 +184,7 @@ def _value(value: Any) -> JsonObject:
 
 def _provider(answer: Assistant | None) -> str:
     name = (answer.provider if answer is not None else None) or "unknown"
-    return _PROVIDERS.get(name, name)
+    return next((full for full in _PLATFORMS if full.endswith(f".{name}")), _PROVIDERS.get(name, name))
 
 
 def _finish(answer: Assistant) -> str:
