@@ -42,11 +42,12 @@ MISSING_RESULT_TEXTS = (
     *(NO_RESULT, "[Tool call interrupted:", "[Tool result missing", "[Request interrupted by user]"),
     *("aborted", "Tool execution result was not recorded"),
 )
-# Ours, and Claude Code's for a message without content and for a command without output.
+# Ours, and Claude Code's for a message without content, and for a command without text or output.
 FILLER_TEXTS = (
     NO_USER_BEFORE,
     NO_USER_BETWEEN,
     "(no content)",
+    "<bash-input></bash-input>",
     "<bash-stdout></bash-stdout>",
     "<bash-stdout></bash-stdout><bash-stderr></bash-stderr>",
 )

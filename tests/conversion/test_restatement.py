@@ -82,6 +82,19 @@ def test_a_result_after_another_prompt_is_sent_after_its_call(target: str) -> No
 
 
 @pytest.mark.parametrize("target", TARGETS)
+def test_a_result_after_an_empty_answer_is_sent_after_its_call(target: str) -> None:
+    session = pi_session(
+        {"role": "user", "content": "Read it."},
+        assistant(call("call_1", "read", {"path": "a"})),
+        assistant(),
+        result("call_1", "read", "the file"),
+        assistant(text("Done.")),
+    )
+    sent = texts(converted(session, target)[0])
+    assert "the file" in sent[sent.index("call_1") + 1]
+
+
+@pytest.mark.parametrize("target", TARGETS)
 def test_a_result_without_a_call_is_sent_as_text(target: str) -> None:
     session = pi_session(
         {"role": "user", "content": "Hello"}, result("call_gone", "read", "lost and found"), assistant(text("I see."))

@@ -222,7 +222,9 @@ class _Draft:
                 case ToolResult():
                     self._add_result(node, index, message.tool_call_id)
                 case Assistant():
-                    self._add_shard(node, message.response_id or "", is_blank(message.content))
+                    # For an answer without any content the client sends `(no content)`, so that one is not blank.
+                    may_be_blank = message.content != () and is_blank(message.content)
+                    self._add_shard(node, message.response_id or "", may_be_blank)
                     for call in tool_calls(message):
                         self.plan.tools[call.id] = call.name
                         self._calls.add(call.id)
