@@ -91,7 +91,20 @@ class Writer(threading.Thread):
                 return
 
 
-def write_during(server: Server, disturb: Callable[[random.Random], None]) -> None:
+Counts = Callable[[], int]
+"""The number of appends that have returned."""
+
+
+def wait_for(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def write_during(server: Server, disturb: Callable[[random.Random, Counts], None]) -> None:
     """Write with three writers while the server is disturbed, and check what is there in the end."""
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
@@ -104,12 +117,10 @@ def write_during(server: Server, disturb: Callable[[random.Random], None]) -> No
     for writer in writers:
         writer.start()
     try:
-        disturb(chance)
+        disturb(chance, lambda: sum(len(writer.stored) for writer in writers))
         counted = sum(len(writer.stored) for writer in writers)
-        deadline = time.monotonic() + 60
-        while sum(len(writer.stored) for writer in writers) < counted + 10 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert sum(len(writer.stored) for writer in writers) >= counted + 10, "the session objects go on"
+        goes_on = wait_for(lambda: sum(len(writer.stored) for writer in writers) >= counted + 10)
+        assert goes_on, "the session objects go on"
     finally:
         for writer in writers:
             writer.ends.set()
@@ -139,9 +150,13 @@ def write_during(server: Server, disturb: Callable[[random.Random], None]) -> No
 
 
 def test_every_append_that_returned_is_there_after_any_number_of_kills(own_server: Server) -> None:
-    def kill_often(chance: random.Random) -> None:
+    def kill_often(chance: random.Random, counts: Counts) -> None:
         for _ in range(int(os.environ.get("SESSIONTREE_KILLS", "8"))):
-            time.sleep(chance.random() * 0.5)
+            # Most kills hit writers that are at work, the others those that are still connecting.
+            counted = counts()
+            if chance.random() < 0.8:
+                assert wait_for(lambda counted=counted: counts() > counted)  # type: ignore[misc]
+            time.sleep(chance.random() * 0.2)
             own_server.kill()
             own_server.start()
 
@@ -154,10 +169,11 @@ def test_a_standby_promoted_from_the_archive_has_everything_that_returned() -> N
         archive = server.make_folder(folder / "archive")
         standby = folder / "standby"
 
-        def fail_over(chance: random.Random) -> None:
+        def fail_over(chance: random.Random, counts: Counts) -> None:
             server.back_up(standby)
             receiver = server.archive(archive)
-            time.sleep(0.5 + chance.random())
+            target = counts() + chance.randrange(5, 50)
+            assert wait_for(lambda: counts() > target)
             server.kill()
             receiver.wait(timeout=60)
             for partial in archive.glob("*.partial"):

@@ -2,7 +2,8 @@
 
 status: what it holds. upgrade: create its tables, or upgrade them. verify: find damage. vacuum: join the small rows of
 appends, and remove old backups. add-tenant, remove-tenant, tenants: users who share the database and see nothing of
-each other. blobs: store large content in an object store, or without a URL in the database again.
+each other. blobs: store large content in an object store, or without a URL in the database again. audit: show the
+latest writes, or turn the log of writes on or off.
 """
 
 from __future__ import annotations
@@ -23,13 +24,19 @@ EXAMPLES = """examples:
   sessiontree store add-tenant alice --quota 10GB --home postgresql://db/team"""
 
 _DAMAGED = 3
+_SHOWN = 50
 _MAINTENANCE = ("status", "upgrade", "verify", "vacuum")
-_TENANTS = ("tenants", "add-tenant", "remove-tenant", "blobs")
+_TENANTS = ("tenants", "add-tenant", "remove-tenant", "blobs", "audit")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=(*_MAINTENANCE, *_TENANTS), metavar="ACTION", help="what to do, see above")
-    parser.add_argument("name", nargs="?", metavar="NAME", help="the tenant; for blobs: the URL of an object store")
+    parser.add_argument(
+        "name",
+        nargs="?",
+        metavar="NAME",
+        help="the tenant; for blobs: the URL of an object store; for audit: on or off",
+    )
     parser.add_argument(
         "--quota",
         metavar="SIZE",
@@ -37,6 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--days", type=float, default=30.0, metavar="N", help="for vacuum: keep backups this long (default: 30)"
+    )
+    parser.add_argument(
+        "--audit-days",
+        type=float,
+        metavar="N",
+        help="for vacuum: drop months of the log of writes that ended N days ago",
     )
 
 
@@ -70,7 +83,7 @@ def _manage_tenants(repository: SessionRepository, options: Options) -> None:
     if options.action == "tenants":
         found = repository.tenants()
         if options.json:
-            output.print_json(msgspec.to_builtins(found))
+            output.print_json({"home": repository.home, "tenants": msgspec.to_builtins(found)})
         else:
             output.print_lines(_tenant_line(tenant) for tenant in found)
         return
@@ -78,6 +91,9 @@ def _manage_tenants(repository: SessionRepository, options: Options) -> None:
         repository.set_blob_store(options.name or "")
         where = clean(options.name) if options.name else "the database"
         stderr.print_line(f"{clean(repository.home)}: new blobs are stored in {where}")
+        return
+    if options.action == "audit":
+        _audit(repository, options)
         return
     if not options.name:
         raise UsageError(f"store {options.action}: name the tenant")
@@ -92,6 +108,23 @@ def _manage_tenants(repository: SessionRepository, options: Options) -> None:
         output.print_json({"tenant": options.name, "home": address})
     else:
         output.print_lines([clean(address)])
+
+
+def _audit(repository: TenantRepository, options: Options) -> None:
+    if options.name in ("on", "off"):
+        repository.set_audit(enabled=options.name == "on")
+        stderr.print_line(f"{clean(repository.home)}: the log of writes is {options.name}")
+        return
+    if options.name:
+        raise UsageError(f"store audit {options.name}: expected on, off or nothing")
+    records = repository.audit(limit=_SHOWN)
+    if options.json:
+        output.print_json({"home": repository.home, "writes": msgspec.to_builtins(records)})
+        return
+    output.print_lines(
+        clean(f"{one.at}  {one.action:9} {one.session}  {one.size:,} bytes  {one.actor} {one.tenant}".rstrip())
+        for one in records
+    )
 
 
 def _tenant_line(tenant: TenantStatus) -> str:
@@ -136,7 +169,7 @@ def _verify(repository: MaintainedRepository, options: Options) -> int:
 
 
 def _vacuum(repository: MaintainedRepository, options: Options) -> None:
-    joined, removed = repository.vacuum(days=options.days)
+    joined, removed = repository.vacuum(days=options.days, audit_days=options.audit_days)
     if options.json:
         output.print_json({"home": repository.home, "joined": joined, "removed": removed})
     else:

@@ -303,9 +303,28 @@ class MaintainedRepository(SessionRepository, Protocol):
         """Describe everything that is damaged."""
         ...
 
-    def vacuum(self, *, days: float) -> tuple[int, int]:
-        """Join small parts and remove backups of sessions unchanged for some days; returns how many rows each saved."""
+    def vacuum(self, *, days: float, audit_days: float | None = None) -> tuple[int, int]:
+        """Join small parts and remove backups of sessions unchanged for some days; returns how many rows each saved.
+
+        With `audit_days`, months of the log of writes that ended so long ago are dropped, too.
+        """
         ...
+
+
+class AuditRecord(Struct, frozen=True):
+    """A write, from the log of writes."""
+
+    at: str
+    """Time in UTC, in ISO 8601."""
+    tenant: str
+    session: str
+    actor: str
+    """The user of the server."""
+    action: str
+    """`create`, `append`, `overwrite`, `replace` or `delete`."""
+    generation: int
+    size: int
+    """The size of the session after it."""
 
 
 class TenantStatus(Struct, frozen=True):
@@ -332,6 +351,14 @@ class TenantRepository(SessionRepository, Protocol):
         ...
 
     def tenants(self) -> list[TenantStatus]: ...
+
+    def set_audit(self, *, enabled: bool) -> None:
+        """Start or stop writing the log of writes."""
+        ...
+
+    def audit(self, *, limit: int) -> list[AuditRecord]:
+        """The latest writes, the newest first."""
+        ...
 
     def set_blob_store(self, url: str) -> None:
         """Store new blobs of all tenants in an object store; with an empty URL, in the repository again."""

@@ -100,6 +100,36 @@ MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
         ),
         # What holds for all users of the database, such as where its blobs are. Only administrators change it.
         "CREATE TABLE sessiontree.setting (name text PRIMARY KEY, value text NOT NULL)",
+        # The log of writes, a partition for each month. Its trigger is created by `sessiontree store audit on`.
+        """
+        CREATE TABLE sessiontree.audit (
+            at timestamptz NOT NULL DEFAULT clock_timestamp(),
+            tenant text COLLATE "C" NOT NULL,
+            session text COLLATE "C" NOT NULL,
+            actor text NOT NULL,
+            action text NOT NULL,
+            generation bigint NOT NULL,
+            size bigint NOT NULL
+        ) PARTITION BY RANGE (at)
+        """,
+        "CREATE TABLE sessiontree.audit_other PARTITION OF sessiontree.audit DEFAULT",
+        "CREATE INDEX audit_by_time ON sessiontree.audit (at)",
+        # As its owner: a tenant writes to the log only by writing to a session.
+        """
+        CREATE FUNCTION sessiontree.record_write() RETURNS trigger LANGUAGE plpgsql
+        SECURITY DEFINER SET search_path = pg_catalog AS $$
+        DECLARE
+            changed sessiontree.session := CASE WHEN TG_OP = 'DELETE' THEN OLD ELSE NEW END;
+        BEGIN
+            INSERT INTO sessiontree.audit (tenant, session, actor, action, generation, size) VALUES (
+                changed.tenant, changed.session, session_user,
+                CASE WHEN TG_OP = 'INSERT' THEN 'create' WHEN TG_OP = 'DELETE' THEN 'delete'
+                    WHEN NEW.generation <> OLD.generation THEN 'replace'
+                    WHEN NEW.revision <> OLD.revision THEN 'overwrite' ELSE 'append' END,
+                changed.generation, changed.size);
+            RETURN NULL;
+        END $$
+        """,
     ),
 )
 

@@ -243,10 +243,13 @@ class PostgresStore:
             "data": data,
         }
         try:
+            if self._held is None:
+                row = self._repository.execute(_APPEND, values)
+            else:
+                row = self._held.execute(_APPEND, values, prepare=True).fetchone()
+            if row is not None:
+                return expected_size + len(data)
             with self._connection() as connection:
-                row = connection.execute(_APPEND, values, prepare=True).fetchone()
-                if row is not None:
-                    return expected_size + len(data)
                 state = connection.execute(_STATE, self._key, prepare=True).fetchone()
         except psycopg.Error as error:
             raise self._fail("append", error) from error
@@ -347,7 +350,7 @@ class PostgresStore:
         # commit it has been carried out or never will be.
         if self._failure is None:
             return
-        self._repository.drop_broken()
+        self._repository.reconnect()
         try:
             with self._repository.transaction() as connection:
                 row = connection.execute(
