@@ -84,10 +84,12 @@ def listing_columns(
 ) -> list[Column]:
     """The columns after the title, in order. `?` is unknown, `-` is nothing to know."""
 
+    total_text = functools.cache(lambda cost, unpriced: _estimated_cost(cost, unpriced).text())  # many rows are alike
+
     def cost_text(summary: Summary) -> str:
         if not summary.messages:
             return "-"
-        text = session_cost(summary).text()
+        text = total_text(summary.cost, summary.unpriced)
         return f"~{text}" if not summary.exact and text[0].isdecimal() else text
 
     def counted(summary: Summary, number: float) -> str:
@@ -219,15 +221,22 @@ def short_ids(sessions: Sequence[Summary]) -> dict[str, str]:
     for ids in alike.values():
         if len(ids) > 1:
             ids.sort()
-            for before, id, after in zip(["", *ids], ids, [*ids[1:], ""], strict=False):
-                longer[id] = id[: max(SHORTEST_PREFIX, _shared(id, before) + 1, _shared(id, after) + 1)]
+            shared = [SHORTEST_PREFIX - 1, *map(_shared, ids, ids[1:]), SHORTEST_PREFIX - 1]
+            for id, before, after in zip(ids, shared, shared[1:], strict=False):
+                longer[id] = id[: max(before, after) + 1]
     return {summary.ref: longer.get(summary.id) or summary.id[:SHORTEST_PREFIX] for summary in sessions}
 
 
 def _shared(first: str, other: str) -> int:
-    """Length of the common prefix."""
-    shorter = min(len(first), len(other))
-    return next((at for at in range(shorter) if first[at] != other[at]), shorter)
+    """Length of the common prefix, at least that of the shortest one that is shown."""
+    low, high = SHORTEST_PREFIX, min(len(first), len(other)) + 1
+    while high - low > 1:  # comparing slices is faster than comparing characters
+        middle = (low + high) // 2
+        if first[:middle] == other[:middle]:
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 def describe_summary(summary: Summary) -> dict[str, Any]:
