@@ -53,12 +53,8 @@ def test_every_example_runs(example: str, tmp_path: Path) -> None:
     done = run_python(f"examples/{example}", *arguments, home=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout
-
-
-@pytest.mark.parametrize("api", ["05_anthropic", "06_openai", "07_chat_completions"])
-def test_a_plain_loop_runs_its_tool_and_sends_the_result_from_the_session(api: str, tmp_path: Path) -> None:
-    """The scripted server answers the second request only if its last message has the result of the call."""
-    assert run_python(f"examples/{api}_loop.py", home=tmp_path).stdout == "It is Monday.\n"
+    # The scripted server answers the second request only if its last message has the result of the call.
+    assert not example.endswith("_loop.py") or done.stdout == "It is Monday.\n"
 
 
 def test_the_demo_draws_a_tree_and_two_contexts_and_suggests_commands(tmp_path: Path) -> None:
