@@ -17,6 +17,7 @@ import pytest
 
 from sessiontree.explore.state import find_exploration
 from sessiontree.views.text import columns
+from tests.agent.builders import pid_in
 from tests.chat.terminals import Terminal, call, scripted, turn
 from tests.explore.programs import Repository
 from tests.explore.repos import git, user_filter
@@ -140,7 +141,9 @@ def widest(lines: list[str]) -> int:
 def test_slow_creation_of_worktrees_is_reported_and_ctrl_c_stops_it(place: Repository, command: str) -> None:
     (place.project / ".gitattributes").write_text("*.slow filter=slow\n")
     (place.project / "x.slow").write_text("x\n")
-    place.environment["GIT_CONFIG_GLOBAL"] = user_filter(place.home / "git-settings", "slow", "sleep 3; cat")
+    place.environment["GIT_CONFIG_GLOBAL"] = user_filter(
+        place.home / "git-settings", "slow", f"echo $$ > {place.home}/begun; sleep 3; cat"
+    )
     model = scripted(place, turn("Done.", repeat=True))
     if command == "chat":
         terminal = Terminal(place, ["--session", place.location, "--model", model])
@@ -149,6 +152,7 @@ def test_slow_creation_of_worktrees_is_reported_and_ctrl_c_stops_it(place: Repos
         terminal = place.terminal("go", "--n", "3", "--model", model)
     with terminal:
         terminal.wait_for("creating worktrees: 1 of 3")
+        pid_in(place.home / "begun")  # the first one is being created, so it is finished
         terminal.interrupt()
         terminal.wait_for("decide later]")
         terminal.answer("leave")

@@ -158,6 +158,16 @@ def test_random_damage_to_lines_loses_no_undamaged_line(target: str) -> None:
             check_mutant(dialect, original, mutate(original, chance))
 
 
+def test_parts_of_two_records_on_one_line_replace_no_intact_record() -> None:
+    lines = [*sessiontree.convert(everything(), "gemini").lines]
+    prompts = [at for at, line in enumerate(lines) if b'"type":"user"' in line]
+    first, last = lines[prompts[0]], lines[prompts[-1]]
+    torn, start = last[: last.index(b'"type"') - 9], first[: first.index(b'"type"') - 9]
+    lines[prompts[-1]] = torn + b":6}}" + start + last[last.index(b'"type"') - 9 :]
+    found = opened(b"".join(lines), "gemini")
+    assert first.strip() in {raw.strip() for raw in found.journal.iter_raw(range(len(found.ids)))}
+
+
 @pytest.mark.parametrize("target", ["codex", "gemini", "opencode", "qwen"])
 def test_a_command_of_the_user_is_sent_by_agents_that_record_none_and_comes_back(target: str) -> None:
     session = sessiontree.create(cwd="/work", in_memory=True)

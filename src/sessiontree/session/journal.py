@@ -56,6 +56,7 @@ _KEPT_AS_FRAGMENT = "kept as a fragment"
 
 _OTHER_HEADER = "session_meta"
 _NOT_AN_ENTRY = "kept as a fragment; not an entry"
+_NO_REPLACEMENT = "kept as a fragment; an intact entry has its id"
 
 _TREE_PROBLEM_ACTIONS = {
     "duplicate-id": "the later entry with this id is used; the earlier one is kept and shown",
@@ -375,6 +376,7 @@ class Journal:
 
     def _index_pieces(self, number: int, start: int, raw: bytes, pieces: list[Piece], *, is_last: bool) -> None:
         records = sum(piece.kind == "record" for piece in pieces)
+        is_torn = any(piece.kind == "damage" for piece in pieces)
         if records > 1:
             self._report(number, start, start + len(raw), "fused-records", f"all {records} records are read")
         for at, piece in enumerate(pieces):
@@ -382,6 +384,8 @@ class Journal:
             part = raw[piece.start : piece.end]
             record_follows = at + 1 < len(pieces) and pieces[at + 1].kind == "record"
             match piece.kind:
+                case "record" if is_torn and self._would_replace(piece.value):
+                    self._keep_fragment(number, first, part, "not-an-entry", _NO_REPLACEMENT)
                 case "record":
                     if not self._index_record(number, first, part, piece.value):
                         self._keep_fragment(number, first, part, "not-an-entry", _NOT_AN_ENTRY)
@@ -403,6 +407,13 @@ class Journal:
                     self._keep_fragment(number, first, part, "undecodable", _KEPT_AS_FRAGMENT)
         if is_last and pieces[-1].kind != "damage":
             self._report_unterminated(number, start, start + len(raw))
+
+    def _would_replace(self, fields: dict[str, Any]) -> bool:
+        """Whether a record would be the new content of an entry. Next to damage it may be parts of two records."""
+        if not self.dialect.traits.repeated_id_updates:
+            return False
+        decoded = self.dialect.decode_line(fields, len(self.types))
+        return isinstance(decoded, Envelope) and decoded.id in self.tree.node_of
 
     def _index_record(self, number: int, start: int, raw: bytes, fields: dict[str, Any]) -> bool:
         """Index one record; False when it is neither an entry nor a header."""

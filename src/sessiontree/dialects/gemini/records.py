@@ -108,9 +108,11 @@ class _Reading:
         if not records:
             self.found.append(line)
             return
-        for record in records:
-            self.add(record)
         rest = [line[piece.start : piece.end] for piece in pieces if piece.kind == "damage"]
+        for record in records:
+            known = self.records.get(record["id"]) if rest and isinstance(record.get("id"), str) else None
+            # Next to damage, it may consist of parts of two records. Then it must not replace what is intact.
+            self.add(record if known is None else {**record, **known})
         self.found += rest or [b"[damaged: %d records on one line with other bytes]" % len(records)]
 
     def add(self, record: dict[str, Any]) -> bool:
