@@ -30,6 +30,8 @@ _TEXT = "word " * 60
 _APPENDS = 300
 _WRITERS = 32
 _LATE = 1_000_000
+_SHARING = 64
+"""Writers of one session."""
 
 
 def measure(rounds: int) -> list[Result] | Outcome:
@@ -48,6 +50,7 @@ def measure(rounds: int) -> list[Result] | Outcome:
             return [
                 *_writers(server, repository, 1, rounds, floor=0.6),
                 *_writers(server, repository, _WRITERS, rounds, floor=0.8),
+                _longest_wait(repository),
                 _late_append(repository),
                 *_read(repository, rounds),
             ]
@@ -116,6 +119,25 @@ def _elapsed(work: Callable[[int], None], count: int) -> float:
     for thread in threads:
         thread.join()
     return time.perf_counter() - start
+
+
+def _longest_wait(repository: PostgresRepository) -> Result:
+    """The longest append of 64 writers of one session takes at most 5 seconds."""
+    with sessiontree.create(home=repository.home) as session:
+        start = session.append("user", "start").id
+    waits: list[float] = []
+
+    def write(_number: int) -> None:
+        with sessiontree.open(str(session.ref)) as mine:
+            branch = mine.branch(at=start)
+            for _ in range(5):
+                begin = time.perf_counter()
+                branch.append("user", _TEXT)
+                waits.append(time.perf_counter() - begin)
+
+    _elapsed(write, _SHARING)
+    name = f"PostgreSQL: the longest of {len(waits)} appends, {_SHARING} writers of one session"
+    return Result(name, milliseconds(max(waits)), "on the clock", 1e3 * max(waits), bound=5_000, unit="ms")
 
 
 def _late_append(repository: PostgresRepository) -> Result:

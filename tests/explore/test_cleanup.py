@@ -318,7 +318,9 @@ def test_processes_that_share_lanes_report_all_of_them(place: Repository) -> Non
     both = [start(place, "resume", "--approval", "yolo", stdout=subprocess.PIPE) for _ in range(2)]
     for one in both:
         out, err = (stream.decode() for stream in one.communicate(timeout=SECONDS * 2))
-        assert one.returncode == 0, err
+        if one.returncode != 0:  # the other one had taken both lanes before this one looked
+            assert "another process works on it; wait until it has ended" in err
         assert "lost" not in out
         assert "did not finish" not in err
+    assert sorted(one.returncode for one in both) in ([0, 0], [0, 2])
     assert [lane.state for lane in lanes(place)] == ["done", "done"]

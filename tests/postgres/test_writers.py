@@ -1,9 +1,11 @@
-"""Many writers of one session: none is lost, none is fused, every branch is whole, and nobody waits long."""
+"""Many writers of one session: none is lost, none is fused, every branch is whole.
+
+How long they wait is measured by `python -m benchmarks --large --only postgres`.
+"""
 
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 
@@ -12,15 +14,12 @@ from sessiontree.core.entries import MessageEntry
 from sessiontree.stores.postgres.repository import PostgresRepository
 
 WRITERS, APPENDS = 64, 5
-LONGEST = 5.0
-"""Seconds that an append may take while 63 others write."""
 
 
 @pytest.mark.slow
-def test_64_writers_of_one_session_lose_nothing_and_none_waits_long(repository: PostgresRepository) -> None:
+def test_64_writers_of_one_session_lose_nothing(repository: PostgresRepository) -> None:
     with sessiontree.create(home=repository.home) as session:
         start = session.append("user", "start")
-    waits: list[float] = []
     failures: list[BaseException] = []
     ready = threading.Barrier(WRITERS)
 
@@ -30,9 +29,7 @@ def test_64_writers_of_one_session_lose_nothing_and_none_waits_long(repository: 
                 branch = mine.branch(at=start.id)
                 ready.wait()
                 for step in range(APPENDS):
-                    begin = time.monotonic()
                     branch.append("user", f"{number}-{step}")
-                    waits.append(time.monotonic() - begin)
         except BaseException as error:  # noqa: BLE001 - the test raises it
             failures.append(error)
             ready.abort()
@@ -52,5 +49,3 @@ def test_64_writers_of_one_session_lose_nothing_and_none_waits_long(repository: 
             path = [entry.message.text for entry in opened.path(leaf) if isinstance(entry, MessageEntry)]
             number = path[-1].split("-")[0]
             assert path == ["start", *(f"{number}-{step}" for step in range(APPENDS))], "every branch is whole"
-    print(f"longest wait {max(waits):.2f} s, mean {sum(waits) / len(waits):.3f} s")
-    assert max(waits) < LONGEST
