@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
@@ -18,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree import paths
+from sessiontree.stores.atomic_files import write_temporary
 from sessiontree.stores.contract import StoredIndex
 
 _TOTAL_SIZE = 256 << 20
@@ -26,7 +26,6 @@ _COMPARED = 64
 _COMPARED_SIZE = 4096
 _TICK_NS = 20_000_000
 """A file that changed less than this ago may change again without getting another time."""
-_TEMPORARY = "tmp-"
 
 
 class FileStamp(Struct, frozen=True, array_like=True):
@@ -56,6 +55,7 @@ class _IndexFile(Struct, frozen=True, array_like=True):
     data: bytes
 
 
+_encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_IndexFile).decode
 
 
@@ -89,14 +89,7 @@ def write_index(path: str, name: str, fd: int, before: FileStamp, index: StoredI
     folder = os.path.dirname(place)
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        number, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=folder)
-        try:
-            with os.fdopen(number, "wb") as file:
-                file.write(msgspec.msgpack.encode(_IndexFile(path, before, compared, index.data)))
-            os.replace(temporary, place)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        os.replace(write_temporary(place, [_encode(_IndexFile(path, before, compared, index.data))]), place)
         _remove_oldest(folder)
     except (OSError, UnicodeEncodeError):  # a full disk, a read-only folder: the session is read without an index
         return
