@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import sessiontree
 from benchmarks import peers
 from benchmarks.generate import LARGE, Shape, generated, scratch_folder
 from benchmarks.results import Result, megabytes, milliseconds
-from benchmarks.timing import best_of, peak_memory, run_python
+from benchmarks.timing import best_of, empty_cache, peak_memory, run_python
 from sessiontree.core.context import Context
 from sessiontree.core.layout import lay_out
 
@@ -23,29 +21,8 @@ _OPEN_TIMED = (
 )
 
 
-@contextlib.contextmanager
-def _cache_at(folder: str) -> Iterator[None]:
-    before = os.environ.get("SESSIONTREE_CACHE")
-    os.environ["SESSIONTREE_CACHE"] = folder
-    try:
-        yield
-    finally:
-        del os.environ["SESSIONTREE_CACHE"]
-        if before is not None:
-            os.environ["SESSIONTREE_CACHE"] = before
-
-
-@contextlib.contextmanager
-def empty_cache() -> Iterator[None]:
-    """No index of an earlier open is known, and the user's own cache is not used."""
-    with tempfile.TemporaryDirectory() as folder, _cache_at(folder):
-        yield
-
-
 def open_and_build(path: Path) -> Context:
-    """Open a session for the first time."""
-    with empty_cache():
-        return sessiontree.open(path).context()
+    return sessiontree.open(path).context()
 
 
 def open_again(rounds: int) -> list[Result]:
@@ -58,7 +35,11 @@ def open_again(rounds: int) -> list[Result]:
         with sessiontree.open(grown.name) as session:
             for number in range(100):
                 session.append("user", f"more {number}")
-        best = best_of(rounds, {"same": lambda: sessiontree.open(path), "grown": lambda: sessiontree.open(grown.name)})
+        best = best_of(
+            rounds,
+            {"same": lambda: sessiontree.open(path), "grown": lambda: sessiontree.open(grown.name)},
+            keeps_cache=True,
+        )
     return [
         Result("open 100 MB again, unchanged", milliseconds(best["same"]), "", 1e3 * best["same"], 40, "ms"),
         Result("open 100 MB again, 100 entries more", milliseconds(best["grown"]), "", 1e3 * best["grown"], 45, "ms"),

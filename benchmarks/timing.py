@@ -6,12 +6,14 @@ counts: noise only adds. CPU time is used wherever the work is CPU-bound.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
 from benchmarks.generate import scratch_folder
@@ -19,12 +21,37 @@ from benchmarks.generate import scratch_folder
 Clock = Callable[[], float]
 
 
-def best_of(rounds: int, competitors: Mapping[str, Callable[[], object]]) -> dict[str, float]:
-    """The best CPU time in seconds of each competitor, over several rounds in turns."""
+@contextlib.contextmanager
+def _cache_at(folder: str) -> Iterator[None]:
+    before = os.environ.get("SESSIONTREE_CACHE")
+    os.environ["SESSIONTREE_CACHE"] = folder
+    try:
+        yield
+    finally:
+        del os.environ["SESSIONTREE_CACHE"]
+        if before is not None:
+            os.environ["SESSIONTREE_CACHE"] = before
+
+
+@contextlib.contextmanager
+def empty_cache() -> Iterator[None]:
+    """No index of an earlier open is known, and the user's own cache is not used."""
+    with tempfile.TemporaryDirectory() as folder, _cache_at(folder):
+        yield
+
+
+def best_of(
+    rounds: int, competitors: Mapping[str, Callable[[], object]], *, keeps_cache: bool = False
+) -> dict[str, float]:
+    """The best CPU time in seconds of each competitor, over several rounds in turns.
+
+    Each call has an empty cache, so that sessions are opened as for the first time, unless `keeps_cache`.
+    """
     best = dict.fromkeys(competitors, float("inf"))
     for _ in range(rounds):
         for name, work in competitors.items():
-            best[name] = min(best[name], seconds(work))
+            with contextlib.nullcontext() if keeps_cache else empty_cache():
+                best[name] = min(best[name], seconds(work))
     return best
 
 
