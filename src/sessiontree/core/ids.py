@@ -7,7 +7,6 @@ import re
 import threading
 import time
 from collections.abc import Container
-from datetime import datetime
 
 SHORTEST_PREFIX = 8
 
@@ -80,6 +79,8 @@ def timestamp() -> str:
 
 def unix_seconds(text: str) -> float:
     """Seconds since 1970 of a timestamp; 0 if it is invalid."""
+    from datetime import datetime  # slow to import, and few commands need it
+
     try:
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError):

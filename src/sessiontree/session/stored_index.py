@@ -8,6 +8,7 @@ is read as if there were none.
 
 from __future__ import annotations
 
+import functools
 import sys
 from array import array
 from typing import Any
@@ -70,7 +71,11 @@ class IndexColumns(Struct, frozen=True, array_like=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(IndexColumns).decode
+
+
+@functools.cache
+def _decoder() -> msgspec.msgpack.Decoder[IndexColumns]:
+    return msgspec.msgpack.Decoder(IndexColumns)  # slow to create, and few sessions have an index
 
 
 def index_name(dialect: str, version: int) -> str:
@@ -103,7 +108,7 @@ def decode_index(data: bytes, size: int) -> IndexColumns | None:
     if len(data) < _CHECKSUM or crc32(view[:-_CHECKSUM]) != int.from_bytes(view[-_CHECKSUM:], "big"):
         return None
     try:
-        columns = _decode(view[:-_CHECKSUM])
+        columns = _decoder().decode(view[:-_CHECKSUM])
     except (msgspec.MsgspecError, RecursionError):
         return None
     return columns if columns.size == size else None
