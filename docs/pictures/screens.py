@@ -67,6 +67,11 @@ async def _until(pilot: Pilot[Any], condition: Callable[[], bool]) -> None:
         await pilot.pause(0.02)
 
 
+def _is_idle(app: SessionTreeApp) -> bool:
+    """Whether no worker runs; one that a newer one replaced is finished, too."""
+    return all(worker.is_finished for worker in app.workers)
+
+
 async def _take(name: str, home: Path) -> str:
     project = str(home / "projects" / "shop")
 
@@ -78,11 +83,12 @@ async def _take(name: str, home: Path) -> str:
     with Library() as library:
         app = SessionTreeApp(Workbench(library, project), everywhere=True, start_options=start_options)
         async with app.run_test(size=SIZE) as pilot:
-            await pilot.app.workers.wait_for_complete()
+            await _until(pilot, lambda: _is_idle(app))
             await SCREENS[name](pilot)
             panels = list(pilot.app.screen.query(RenderedPanel))
             await _until(pilot, lambda: all(panel.is_done for panel in panels))
-            await pilot.app.workers.wait_for_complete()
+            if not isinstance(app.screen, ChatScreen):  # a chat is a worker that runs until it is closed
+                await _until(pilot, lambda: _is_idle(app))
             await pilot.pause()
             return app.export_screenshot(title="sessiontree", simplify=True)
 

@@ -122,7 +122,7 @@ def _run_import(program: str, plan: Plan) -> None:
     cwd = plan.cwd if os.path.isdir(plan.cwd) else None
     # Some clients take the folder from $PWD.
     environment = os.environ if cwd is None else {**os.environ, "PWD": cwd}
-    done = subprocess.run(  # noqa: S603
+    done = subprocess.run(  # noqa: S603 - a program that was found, no shell
         command, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False
     )
     if done.returncode:
