@@ -185,7 +185,7 @@ def test_an_index_of_another_version_is_not_used(
 ) -> None:
     path = session_of(tmp_path / "one.jsonl")
     describe(path)
-    monkeypatch.setattr(stored_index, "_VERSION", 2)
+    monkeypatch.setattr(stored_index, "_VERSION", stored_index._VERSION + 1)
     read.clear()
     describe(path)
     assert read[0] == 0

@@ -64,7 +64,7 @@ class Tree:
     def columns(self) -> TreeColumns:
         """The nodes and links, to be stored."""
         parentless = array("i", [node for node, parent in enumerate(self._parents) if parent is None])
-        parents = array("i", [parent or 0 for parent in self._parents])
+        parents = array("i", (parent or 0 for parent in self._parents))
         return TreeColumns(
             self.ids,
             parents.tobytes(),

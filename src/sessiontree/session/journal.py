@@ -219,7 +219,7 @@ class Journal:
                 self.header_fields,
                 None if span is None else (span.start, span.end, span.line),
                 names,
-                number_bytes([*map(numbers.__getitem__, self.types)]),
+                number_bytes(map(numbers.__getitem__, self.types)),
                 self.tree.columns(),
                 self._offsets.columns(),
                 self._updates,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import sys
 from array import array
+from collections.abc import Iterable
 from typing import Any
 from zlib import crc32
 
@@ -20,7 +21,7 @@ from msgspec import Raw, Struct
 from sessiontree.core.entries import Fragment, Problem
 from sessiontree.core.tree import TreeColumns
 
-_VERSION = 1
+_VERSION = 2
 _CHECKSUM = 4
 
 STORED_SIZE = 4 << 20
@@ -114,7 +115,7 @@ def decode_index(data: bytes, size: int) -> IndexColumns | None:
     return columns if columns.size == size else None
 
 
-def number_bytes(numbers: list[int]) -> bytes:
+def number_bytes(numbers: Iterable[int]) -> bytes:
     return array(NUMBERS, numbers).tobytes()
 
 

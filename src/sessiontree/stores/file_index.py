@@ -11,7 +11,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator, Mapping
-from hashlib import blake2b
+from zlib import crc32
 
 import msgspec
 from msgspec import Struct
@@ -47,16 +47,19 @@ class FileStamp(Struct, frozen=True, array_like=True):
         return time.time_ns() - max(self.modified, self.changed) > _TICK_NS
 
 
-class _IndexFile(Struct, frozen=True, array_like=True):
+class _IndexedFile(Struct, frozen=True, array_like=True):
+    """The first part of an index file: which bytes the index after it belongs to."""
+
     path: str
     stamp: FileStamp
-    compared: bytes
-    """A digest of some of the bytes."""
-    data: bytes
+    checksum: int
+    """Of some of the bytes."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_IndexFile).decode
+_decode = msgspec.msgpack.Decoder(_IndexedFile).decode
+_LENGTH = 4
+"""Bytes for the size of the first part."""
 
 
 def read_index(path: str, name: str, fd: int, environment: Mapping[str, str]) -> StoredIndex | None:
@@ -64,32 +67,35 @@ def read_index(path: str, name: str, fd: int, environment: Mapping[str, str]) ->
     place = _index_path(path, name, environment)
     try:
         with open(place, "rb") as file:
-            stored = _decode(file.read())
+            content = file.read()
+        begin = _LENGTH + int.from_bytes(content[:_LENGTH], "big")
+        stored = _decode(memoryview(content)[_LENGTH:begin])
     except (OSError, msgspec.MsgspecError):
         return None
     was, now = stored.stamp, FileStamp.of(fd)
     if stored.path != path or (was.device, was.inode) != (now.device, now.inode) or now.size < was.size:
         return None
     # A file of the same size and another time was changed where it was: then nothing is known about its lines.
-    if was != now and (now.size == was.size or _digest(fd, was.size) != stored.compared):
+    if was != now and (now.size == was.size or _checksum(fd, was.size) != stored.checksum):
         return None
     with contextlib.suppress(OSError):
         os.utime(place)
-    return StoredIndex(stored.data, was.size)
+    return StoredIndex(content[begin:], was.size)
 
 
 def write_index(path: str, name: str, fd: int, before: FileStamp, index: StoredIndex, home: Mapping[str, str]) -> None:
     """Store an index of an open file, if it has not changed since `before`, when its reading began."""
     if index.size != before.size or not before.is_settled:
         return
-    compared = _digest(fd, index.size)
+    checksum = _checksum(fd, index.size)
     if FileStamp.of(fd) != before:
         return
     place = _index_path(path, name, home)
     folder = os.path.dirname(place)
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        os.replace(write_temporary(place, [_encode(_IndexFile(path, before, compared, index.data))]), place)
+        first = _encode(_IndexedFile(path, before, checksum))
+        os.replace(write_temporary(place, [len(first).to_bytes(_LENGTH, "big"), first, index.data]), place)
         _remove_oldest(folder)
     except (OSError, UnicodeEncodeError):  # a full disk, a read-only folder: the session is read without an index
         return
@@ -105,18 +111,19 @@ def drop_indexes(path: str, environment: Mapping[str, str]) -> None:
 
 
 def _index_path(path: str, name: str, environment: Mapping[str, str]) -> str:
-    key = blake2b(os.fsencode(path), digest_size=16).hexdigest()
-    return os.path.join(paths.cache_folder(environment), "indexes", f"{key}.{name}")
+    # Two paths may share a name: an index holds its path. A better hash would load OpenSSL, 4 MB of memory.
+    key = crc32(os.fsencode(path))
+    return os.path.join(paths.cache_folder(environment), "indexes", f"{key:08x}.{name}")
 
 
-def _digest(fd: int, size: int) -> bytes:
-    """A digest of the first and the last bytes before an end, and of bytes in between."""
-    digest = blake2b(digest_size=16)
+def _checksum(fd: int, size: int) -> int:
+    """A checksum of the first and the last bytes before an end, and of bytes in between."""
+    checksum = 0
     last = max(size - _COMPARED_SIZE, 0)
     for number in range(_COMPARED + 1):
         start = last * number // _COMPARED
-        digest.update(os.pread(fd, min(_COMPARED_SIZE, size - start), start))
-    return digest.digest()
+        checksum = crc32(os.pread(fd, min(_COMPARED_SIZE, size - start), start), checksum)
+    return checksum
 
 
 def _iter_files(folder: str) -> Iterator[os.DirEntry[str]]:
