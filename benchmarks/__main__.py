@@ -55,6 +55,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "engine": startup.import_engine,
     "help": startup.show_help,
     "convert": conversion.convert_to_each,
+    "convert-compared": conversion.convert_compared,
     "compact": compaction.against_opening,
     "export": export.export_one,
     "export-corpus": export.export_corpus,

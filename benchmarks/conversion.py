@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 
 import sessiontree
 from benchmarks import peers
 from benchmarks.generate import Shape, generated
 from benchmarks.results import Result, megabytes, milliseconds
 from benchmarks.timing import best_of, peak_memory
+from benchmarks.transcripts import TranscriptShape, transcript
 
 BOUNDS = {"claude": 6.0, "neovate": 3.0, "omp": 3.0, "pi": 3.0}
 """Claude Code takes longest: every line that is written is decoded again to find out what it does not preserve."""
 
 _CONVERT = (
     "import sys, sessiontree; session = sessiontree.open(sys.argv[1]); "
-    "[None for line in sessiontree.convert(session, 'claude', branch='all').lines]"
+    "[None for line in sessiontree.convert(session, sys.argv[2], branch='all').lines]"
 )
+_COMPACTED = TranscriptShape(boundary=0.98)
 
 
 def convert_to_each(rounds: int) -> list[Result]:
@@ -43,16 +46,25 @@ def convert_to_each(rounds: int) -> list[Result]:
                 bound=bound,
             )
         )
-    bare = peak_memory("")
-    peak = peak_memory(_CONVERT, path)
-    results.append(
-        Result(
-            "peak memory of converting 100 MB to claude",
-            megabytes(peak),
-            f"{megabytes(bare)} for a bare interpreter",
-            (peak - bare) / 1e6,
-            bound=150,
-            unit="MB",
-        )
+    return [*results, _memory("peak memory of converting 100 MB to claude", path, "claude")]
+
+
+def convert_compared(rounds: int) -> list[Result]:
+    """A compaction of Claude Code: what Pi will send is compared with what Claude Code sends, so all is read again."""
+    path = transcript(_COMPACTED)
+    best = best_of(
+        max(1, rounds // 2),
+        {
+            "ours": lambda: sum(map(len, sessiontree.convert(sessiontree.open(path), "pi", branch="all").lines)),
+            "theirs": lambda: peers.decode_and_encode(path),
+        },
     )
-    return results
+    name = "converting 100 MB of Claude Code's with a compaction to pi"
+    figures = milliseconds(best["ours"]), milliseconds(best["theirs"])
+    return [Result(name, *figures, best["ours"] / best["theirs"], bound=10), _memory(f"{name}, memory", path, "pi")]
+
+
+def _memory(name: str, path: Path, target: str) -> Result:
+    bare, peak = peak_memory(""), peak_memory(_CONVERT, path, target)
+    compared = f"{megabytes(bare)} for a bare interpreter"
+    return Result(name, megabytes(peak), compared, (peak - bare) / 1e6, bound=150, unit="MB")

@@ -16,7 +16,6 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import Any, BinaryIO, TypeVar
@@ -97,9 +96,8 @@ def write_session(file: BinaryIO, shape: Shape) -> None:
         elif branch is not None:
             _write_detour(out, main, lengths[branch])
         if step in compaction_at:
-            main.write(out.conversation.compaction(main.kept_from()))
-        else:
-            main.speak()
+            main.says_next(lambda: out.conversation.compaction(main.kept_from()))
+        main.speak()
 
 
 def _write_detour(out: _Out, main: _Writer, length: int) -> None:
@@ -109,7 +107,8 @@ def _write_detour(out: _Out, main: _Writer, length: int) -> None:
     for _ in range(length):
         branch.speak()
     out.move_leaf(main.leaf)
-    main.says_next(out.conversation.branch_summary(branch.leaf))
+    summary = out.conversation.branch_summary(branch.leaf)
+    main.says_next(lambda: summary)
 
 
 def _spread(at: int, count: int, length: int) -> int:
@@ -186,12 +185,16 @@ class _Writer:
         """The last entries of the branch, and whether a kept range may start there."""
         self._out = out
         self._bodies = out.conversation.iter_bodies()
+        self._summaries: deque[Callable[[], Body]] = deque()
+        self._has_open_call = False
 
     def speak(self) -> None:
-        self.write(next(self._bodies))
+        is_summary = self._summaries and not self._has_open_call
+        self.write(self._summaries.popleft()() if is_summary else next(self._bodies))
 
-    def says_next(self, body: Body) -> None:
-        self._bodies = chain([body], self._bodies)
+    def says_next(self, summary: Callable[[], Body]) -> None:
+        """Write a summary next, but not between a call and its result: no client does that."""
+        self._summaries.append(summary)
 
     def write(self, body: Body) -> None:
         kind, fields = body
@@ -199,6 +202,7 @@ class _Writer:
         if kind in ("usage", "custom"):
             return  # bookkeeping is a child of the leaf and does not move it
         self.leaf = id
+        self._has_open_call = kind == "message" and fields["message"].get("stopReason") == "toolUse"
         self.recent.append((id, kind == "message" and fields["message"]["role"] != "toolResult"))
 
     def kept_from(self) -> str | None:

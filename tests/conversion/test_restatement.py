@@ -12,7 +12,7 @@ from acceptance import transcripts, trees
 from acceptance.comparison import both_lines, without_failed_turns, without_open_calls
 
 import sessiontree
-from sessiontree import Session
+from sessiontree import Session, plugins
 from sessiontree.conversion.convert import BranchChoice, Converted
 from sessiontree.conversion.install import Request, carry_out, make_plan
 from sessiontree.conversion.verify import first_difference
@@ -179,6 +179,22 @@ def test_ordinary_sessions_are_not_restated(target: str) -> None:
     for source in TARGETS:
         there, _ = converted(session, source)
         assert not is_restated(converted(there, target)[1]), source
+
+
+@pytest.mark.parametrize("target", plugins.names("dialects"))
+@pytest.mark.parametrize("kind", ["branch_summary", "compaction"])
+def test_a_summary_between_a_call_and_its_result_loses_neither(kind: str, target: str) -> None:
+    session = omp_session(
+        message_line({"role": "user", "content": "Read both."}),
+        message_line(assistant(call("call_1", "read", {"path": "a"}), call("call_2", "read", {"path": "b"}))),
+        message_line(result("call_1", "read", "the first file")),
+        {"type": kind, "summary": "Much was done.", "fromId": "00000000", "firstKeptEntryId": "00000000"},
+        message_line(result("call_2", "read", "the second file")),
+        message_line(assistant(text("Done."))),
+    )
+    sent = "\n".join(texts(converted(session, target, "active")[0]))
+    for expected in ("Read both.", "the first file", "the second file", "Much was done.", "Done."):
+        assert sent.count(expected) == 1, expected
 
 
 def omp_session(*lines: dict[str, Any]) -> Session:

@@ -22,6 +22,7 @@ from sessiontree.conversion.restatement import (
     RESTATED_NOTE,
     UNLIKE_NOTE,
     ContextRisks,
+    has_own_wording,
     is_same_context,
     restate,
 )
@@ -172,7 +173,7 @@ class _UnlikeBranch(Struct, frozen=True):
     context: Context
     """Its context in the source."""
     entries: Mapping[str, CanonicalEntry]
-    """The entries of the source, by the ids of their lines."""
+    """Those of the source that each client introduces in its own words, by the ids of their lines."""
     is_active: bool = False
 
 
@@ -193,7 +194,7 @@ class _Conversion:
         self._meta = meta
         self._tools = ToolMapper(session.dialect.name, target.name)
         self._encoder: Encoder = target.encoder(meta)
-        self._risks = ContextRisks(session.dialect, session.journal.types)
+        self._risks = ContextRisks(session.dialect, target, session.journal.types)
         self._report = report
         self._new_ids: dict[str, str | None] = {}
         """Id of a canonical entry -> id in the target."""
@@ -211,7 +212,7 @@ class _Conversion:
             self._session,
             leaf,
             all_branches=all_branches,
-            on_restated=lambda entry: self._risks.watch(entry, None),
+            on_restated=lambda _: self._risks.watch_restated(),
         )
         for entry, parent in entries:
             self._risks.watch(entry, parent)
@@ -294,7 +295,7 @@ class _Conversion:
         session = self._session
         if session.dialect.name != self._target.name:
             session = Reader(session.journal, msgspec.structs.replace(session.read_options, provider_history=False))
-        entries, copied = _entries_by_line(session, leaf, all_branches), _entries_by_line(copy, copy.leaf, all_branches)
+        entries, copied = _find_worded(session, leaf, all_branches), _find_worded(copy, copy.leaf, all_branches)
         skips_failed = self._target.client.drops_failed_turns
         clients = (session.dialect.client, self._target.client)
 
@@ -308,6 +309,8 @@ class _Conversion:
 
         found: list[_UnlikeBranch] = []
         for other in self._other_leaves(leaf) if all_branches else ():
+            if not self._may_differ(other):
+                continue
             end = self._current(other)
             if end is not None and not is_like(context := session.context(other), end):
                 found.append(_UnlikeBranch(end, context, entries))
@@ -315,9 +318,14 @@ class _Conversion:
             return found
         context = session.context(leaf)
         must_be_last = found and not self._target.traits.one_line_per_entry  # the lines of the active branch
-        if must_be_last or not is_like(context, None):
+        if must_be_last or (self._may_differ(leaf) and not is_like(context, None)):
             found.append(_UnlikeBranch(self._current(leaf), context, entries, is_active=True))
         return found
+
+    def _may_differ(self, leaf: str) -> bool:
+        # Without one line per entry, a line may be the end of another branch than the one it is encoded in.
+        is_certain = self._session.dialect.traits.one_line_per_entry and leaf in self._new_ids
+        return not is_certain or self._unsent.are_mixed or self._risks.is_risky(leaf)
 
     def _other_leaves(self, leaf: str | None) -> Iterator[str]:
         """Iterate over the ends of the other branches.
@@ -377,11 +385,13 @@ def _mark_histories(session: Reader, leaves: Sequence[int], inner: bytearray) ->
             at = links.parents[at]
 
 
-def _entries_by_line(session: Reader, leaf: str | None, all_branches: bool) -> dict[str, CanonicalEntry]:
+def _find_worded(session: Reader, leaf: str | None, all_branches: bool) -> dict[str, CanonicalEntry]:
+    """The entries that each client introduces in its own words, by the ids of their lines."""
     found: dict[str, CanonicalEntry] = {}
 
     def add(entry: CanonicalEntry) -> None:
-        found.update(dict.fromkeys((entry.id, *entry.aliases), entry))
+        if has_own_wording(entry):
+            found.update(dict.fromkeys((entry.id, *entry.aliases), entry))
 
     for entry, _ in iter_entries(session, leaf, all_branches=all_branches, on_restated=add):
         add(entry)

@@ -41,7 +41,7 @@ from sessiontree.core.messages import (
 )
 from sessiontree.dialects.canonical import CanonicalEntry, LossNote
 from sessiontree.dialects.contract import Dialect
-from sessiontree.dialects.passthrough import PASSTHROUGH, RESTATED, is_restated
+from sessiontree.dialects.passthrough import PASSTHROUGH, RESTATED
 from sessiontree.providers.templates import NO_OUTPUT, stray_result_text
 from sessiontree.providers.tool_calls import match_results
 from sessiontree.providers.turns import ResultsTurn, UserTurn, to_turn
@@ -51,58 +51,91 @@ RESTATED_NOTE = LossNote(
 )
 UNLIKE_NOTE = LossNote("changed", "contexts", "the client sends them differently")
 
+_NO_CALLS: tuple[int, tuple[str, ...]] = (0, ())
 _RISKY_KINDS = frozenset({"context_edit", "reset_boundary"})
 _FAILED = ("aborted", "error")
 
 Token: TypeAlias = tuple[str, ...]
 """A part of a context that two clients must both send, in a form that does not depend on their wording."""
 Entries: TypeAlias = Mapping[str, CanonicalEntry]
-"""The canonical entries of a session by the ids of their lines."""
+"""By the ids of their lines: the entries that each client introduces in its own words (`has_own_wording`)."""
 IsInserted: TypeAlias = Callable[[str, str], bool]
 """Whether a client inserts a text by itself into messages of a role."""
 
 
 class ContextRisks:
-    """Watches the entries of a conversion for those that some clients send differently.
+    """Watches the entries of a conversion, parents first, for those that some clients send differently.
 
     `types` are the types of all lines of the source.
     """
 
-    def __init__(self, source: Dialect, types: Collection[str]) -> None:
+    def __init__(self, source: Dialect, target: Dialect, types: Collection[str]) -> None:
         # Only where each entry is a line, a compaction has exactly the canonical meaning: a summary, and the entries
         # from a certain one on.
-        self.found = not source.traits.one_line_per_entry and "compaction" in types
+        self._is_everywhere = not source.traits.one_line_per_entry and "compaction" in types
+        """Whether the contexts of all branches may differ: an edit, for example, can be on another branch."""
         self._custom_types = source.client.sent_custom_types
-        self._open_calls: dict[str | None, frozenset[str]] = {}
-        """By entry: the calls of the last answer that have no result yet, if nothing but results came after it."""
-        self._starts: set[str] = set()
+        self._closing_kinds = CONTEXT_TYPES - target.client.kinds_before_results
+        """Entries after which the results of earlier calls may be sent differently."""
+        self._count = 0
+        self._risky: dict[str | None, int] = {}
+        """Entries whose contexts may differ -> the number of the last entry that is a reason."""
+        self._open_calls: dict[str | None, tuple[int, tuple[str, ...]]] = {}
+        """By entry: the calls of the last answer that have no result yet, if nothing that separates them came
+        after it; and the number of that answer."""
+        self._starts: dict[str, int] = {}
         """Entries from which a compaction can keep everything in each client: messages other than results."""
 
+    @property
+    def found(self) -> bool:
+        return self._is_everywhere or bool(self._risky)
+
+    def is_risky(self, end: str) -> bool:
+        """Whether the context at an entry may differ."""
+        return self._is_everywhere or end in self._risky
+
+    def watch_restated(self) -> None:
+        """Watch an entry that only repeats others."""
+        self._is_everywhere = True
+
     def watch(self, entry: CanonicalEntry, parent: str | None) -> None:
-        open_calls = self._open_calls.get(parent, frozenset())
-        message = entry.fields.get("message")
-        role = message.get("role") if entry.kind == "message" and isinstance(message, dict) else None
-        if is_restated(entry) or entry.kind in _RISKY_KINDS:
-            self.found = True
-        elif entry.kind == "custom":
-            self.found |= entry.fields.get("customType") in self._custom_types
-        elif entry.kind == "compaction":
-            kept = entry.fields.get("firstKeptEntryId")
-            self.found |= (kept is not None and kept not in self._starts) or "preserveData" in entry.fields
+        self._count += 1
+        kind, fields = entry.kind, entry.fields
+        risk = self._risky.get(parent, 0)
+        answer, open_calls = self._open_calls.get(parent, _NO_CALLS)
+        message = fields.get("message") if kind == "message" else None
+        message = message if isinstance(message, dict) else {}
+        role = message.get("role")
         if role == "toolResult":
-            assert isinstance(message, dict)
             call = str(message.get("toolCallId"))
-            self.found |= call not in open_calls
-            open_calls -= {call}
+            if call not in open_calls:
+                risk = self._count
+            open_calls = tuple(other for other in open_calls if other != call)
         elif role == "assistant":
-            assert isinstance(message, dict)
-            open_calls = frozenset(_call_ids(message.get("content")))
-        elif entry.kind in CONTEXT_TYPES:
-            open_calls = frozenset()
-        if role is not None and role != "toolResult":
-            self._starts.update((entry.id, *entry.aliases))
-        if open_calls:
-            self._open_calls.update(dict.fromkeys((entry.id, *entry.aliases), open_calls))
+            answer, open_calls = self._count, tuple(_call_ids(message.get("content")))
+        elif kind == "compaction":
+            self._is_everywhere |= "preserveData" in fields
+            kept = fields.get("firstKeptEntryId")
+            first = self._count if kept is None else self._starts.get(kept, 0)
+            if not first:
+                risk = self._count
+            elif risk < first:
+                risk = 0  # the contexts after it do not have that entry
+            if answer < first or kind in self._closing_kinds:
+                open_calls = ()
+        elif kind in self._closing_kinds:
+            open_calls = ()
+        elif kind == "custom":
+            self._is_everywhere |= fields.get("customType") in self._custom_types
+        if kind in _RISKY_KINDS:
+            self._is_everywhere = True
+        for name in (entry.id, *entry.aliases):
+            if role is not None and role != "toolResult":
+                self._starts[name] = self._count
+            if open_calls:
+                self._open_calls[name] = answer, open_calls
+            if risk:
+                self._risky[name] = risk
 
 
 def _call_ids(content: Any) -> Iterator[str]:
@@ -164,6 +197,11 @@ class _Recorded(Struct):
     def is_complete(self) -> bool:
         """Whether the messages have all that was recorded: an edit may have replaced it."""
         return all(part in self.words for part in self.parts or ())
+
+
+def has_own_wording(entry: CanonicalEntry) -> bool:
+    """Whether each client introduces an entry in its own words, so that only what was recorded can be compared."""
+    return _recorded_parts(entry) is not None
 
 
 def _find_recorded(context: Context, entries: Entries) -> dict[int, _Recorded]:

@@ -26,7 +26,7 @@ class UnsentTurns:
 
     def __init__(self, session: Reader, target: Dialect, leaf: str | None, *, all_branches: bool) -> None:
         self._session = session
-        self._target = target.client
+        self._source, self._target = session.dialect.client, target.client
         self._is_needed = not target.client.drops_failed_turns
         self._leaves = session.leaves() if all_branches else ()
         self._leaf = leaf
@@ -40,7 +40,7 @@ class UnsentTurns:
         """Return an entry as the target needs it: left out, or as it was before."""
         if entry.kind == "custom" and entry.fields.get("customType") == LEFT_OUT:
             entry = self._restored(entry)
-        if self._session.dialect.client.never_sends(entry) and not self._target.never_sends(entry):
+        if self._source.never_sends(entry) and not self._target.never_sends(entry):
             return leave_out(entry), (_UNSENT_NOTE,)
         message = entry.fields.get("message")
         if not self._is_needed or entry.kind != "message" or not isinstance(message, dict):

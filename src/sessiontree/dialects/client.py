@@ -92,6 +92,9 @@ class Client:
     drops_failed_turns = False
     """Whether the client never sends an answer that failed or was aborted, nor the results of its calls."""
 
+    kinds_before_results: frozenset[str] = frozenset()
+    """Kinds of entries after which the client still sends a result as the answer to its call before them."""
+
     sent_custom_types: frozenset[str] = frozenset()
     """The types of `custom` entries whose data the client sends; other clients send none."""
 

@@ -55,6 +55,8 @@ def passthrough_of(line: Mapping[str, Any]) -> dict[str, Any]:
 
 def carried_data(entry: CanonicalEntry, name: str) -> Any:
     """The data that an entry carries under a name; None without it."""
+    if PASSTHROUGH not in entry.fields:  # nearly always
+        return None
     return _object(entry.fields, PASSTHROUGH).get(name)
 
 
@@ -65,6 +67,8 @@ def is_restated(entry: CanonicalEntry) -> bool:
 
 def with_carried_data(entry: CanonicalEntry, name: str, value: Any) -> CanonicalEntry:
     """Replace the data that an entry carries under a name; None or an empty value removes it."""
+    if not value and PASSTHROUGH not in entry.fields:
+        return entry
     carried = {other: data for other, data in _object(entry.fields, PASSTHROUGH).items() if other != name}
     if value:
         carried[name] = value

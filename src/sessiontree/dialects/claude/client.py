@@ -39,6 +39,7 @@ def _parse_object(raw: bytes | None) -> dict[str, Any]:
 
 class ClaudeClient(Client):
     name = "Claude Code"
+    kinds_before_results = frozenset({"branch_summary", "compaction"})
     compaction_strategy = "segment"
     encodes_resets = True
     records_commands = True

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 class NativeClient(Client):
     name = "sessiontree"
+    kinds_before_results = frozenset({"branch_summary", "compaction"})
     applies_context_edits = True
     applies_resets = True
     encodes_resets = True

@@ -32,6 +32,7 @@ def parse_prompts(data: bytes) -> Iterator[PastPrompt]:
 
 class NeovateClient(Client):
     name = "Neovate"
+    kinds_before_results = frozenset({"branch_summary"})
     records_commands = True
     compaction_strategy = "replace"
     snapshot_types = frozenset({"snapshot"})

@@ -30,6 +30,7 @@ def query_prompts(database: sqlite3.Connection) -> Iterator[PastPrompt]:
 
 class OhMyPiClient(Client):
     name = "oh-my-pi"
+    kinds_before_results = frozenset({"branch_summary", "compaction"})
     applies_resets = True
     encodes_resets = True
     drops_failed_turns = True

@@ -17,6 +17,7 @@ CONTEXT_NOTES = "experimental_context_notes"
 
 class PiClient(Client):
     name = "Pi"
+    kinds_before_results = frozenset({"branch_summary", "compaction"})
     applies_context_edits = True
     encodes_resets = True
     drops_failed_turns = True
