@@ -53,7 +53,7 @@ _ROWS = "SELECT rowid FROM terms WHERE terms MATCH ? ORDER BY rowid DESC LIMIT ?
 _MAX_ROWS, _ROWS_PER_FETCH = 200_000, 500
 _CHUNKS_PER_SESSION = 24  # chunks of a session that are read
 _MATCHES_PER_HIT = 2  # matching lines to find for each hit that is shown
-_MAX_MORE = 100  # matching lines of a session that are only counted
+_COUNTED_CHUNKS = 4  # chunks of a session in which all matches are counted; a longer one may have more
 _BATCH_CHUNKS, _MAX_COUNTED = 60, 3  # chunks in a batch of candidates; a large session counts as `_MAX_COUNTED`
 _PATTERN_SECONDS = 5.0  # time limit of all regular expressions together
 SEARCH_SECONDS = 10.0
@@ -568,6 +568,7 @@ class _Search:
     ) -> list[_LineMatch]:
         best: list[_LineMatch] = []
         counted, enough = 0, _MATCHES_PER_HIT * self._per_session
+        counts_all = candidate is not None and len(candidate.chunks()) <= _COUNTED_CHUNKS
         branches: BranchMap | None = None
         if self._filters_by_branch:
             file = candidate.file if candidate else None
@@ -576,13 +577,13 @@ class _Search:
             if branches is not None and not self._is_on_selected_branch(branches.state(offset)):
                 continue
             for line in texts.texts(raw, offset, tools=bool(self._query.filters.tool)):
-                found = self._matcher.match(line) if self._is_in_time(line) else None
-                if found is not None and len(best) < enough:
+                if not self._is_in_time(line):
+                    continue
+                if len(best) >= enough:
+                    counted += self._matcher.is_match(line)
+                elif (found := self._matcher.match(line)) is not None:
                     best.append(_LineMatch(line_score(found, self._wanted), offset, line, found))
-                elif found is not None:
-                    counted += 1
-            # The rest is only counted, as long as that is cheap: among the chunks that the index named.
-            if len(best) >= enough and (candidate is None or counted >= _MAX_MORE):
+            if len(best) >= enough and not counts_all:
                 self._uncounted.add(summary.ref)
                 break
             if self._is_out_of_time():

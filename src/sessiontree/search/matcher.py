@@ -173,7 +173,8 @@ class Matcher:
             return None
         contents = [(text, FoldableText(text.text)) for text in texts]
         shown: dict[int, list[Span]] = {}
-        if self.query.where is not None and not self._evaluate(self.query.where, [content for _, content in contents]):
+        found_in = [content for _, content in contents]
+        if self.query.where is not None and not self._evaluate(self.query.where, found_in, self._find_term):
             return None
         counts: list[tuple[int, ...]] = []
         for at, (_, content) in enumerate(contents):
@@ -184,16 +185,31 @@ class Matcher:
         text, content = contents[best]
         return Match(text, content.text, tuple(_joined(shown[best])), counts[best])
 
-    def _evaluate(self, expression: Expression, texts: Sequence[FoldableText]) -> bool:
+    def is_match(self, line: Line) -> bool:
+        """Whether a line matches; faster than finding all places."""
+        texts = [text for text in line.texts if passes_filters(text, line, self.query.filters)]
+        if not texts or self.query.where is None:
+            return bool(texts)
+        return self._evaluate(self.query.where, [FoldableText(text.text) for text in texts], self._has_term)
+
+    def _evaluate(
+        self,
+        expression: Expression,
+        texts: Sequence[FoldableText],
+        is_in: Callable[[Word | Phrase | Regex, FoldableText], object],
+    ) -> bool:
         match expression:
             case And(parts):
-                return all(self._evaluate(part, texts) for part in parts)
+                return all(self._evaluate(part, texts, is_in) for part in parts)
             case Or(parts):
-                return any(self._evaluate(part, texts) for part in parts)
+                return any(self._evaluate(part, texts, is_in) for part in parts)
             case Not(of):
-                return not self._evaluate(of, texts)
+                return not self._evaluate(of, texts, is_in)
             case _:
-                return any(self._find_term(expression, text) for text in texts)
+                return any(is_in(expression, text) for text in texts)
+
+    def _has_term(self, term: Word | Phrase | Regex, text: FoldableText) -> bool:
+        return bool(self._find_term(term, text)) if isinstance(term, Regex) else self._needles[term].is_in(text)
 
     def _find_term(self, term: Word | Phrase | Regex, text: FoldableText) -> list[Span]:
         spans = text.spans.get(term)
@@ -217,25 +233,29 @@ class _Needle:
 
     def find(self, text: FoldableText) -> list[Span]:
         """Find all matches. The folded form is computed only if the lowercase one has none."""
-        return self._find_in(text.text, text.lowered) or self._find_in(text.text, text.folded)
+        return [*self._iter_in(text.text, text.lowered)] or [*self._iter_in(text.text, text.folded)]
 
-    def _find_in(self, text: str, form: Folded | None) -> list[Span]:
+    def is_in(self, text: FoldableText) -> bool:
+        return next(self._iter_in(text.text, text.lowered), None) is not None or (
+            next(self._iter_in(text.text, text.folded), None) is not None
+        )
+
+    def _iter_in(self, text: str, form: Folded | None) -> Iterator[Span]:
         if form is None:
-            return []
+            return
         if not self._units:
-            return list(_find_literal(form, self._literal))
-        found: list[Span] = []
+            yield from _find_literal(form, self._literal)
+            return
         at = 0
         while (match := self._pattern.search(form.text, at)) is not None:
             if all(
                 self._is_at_word_boundaries(text, form, number, match.span(number + 1))
                 for number in range(len(self._units))
             ):
-                found.append(form.span(*match.span()))
+                yield form.span(*match.span())
                 at = match.end()
             else:
                 at = match.start() + 1
-        return found
 
     def _is_at_word_boundaries(self, text: str, form: Folded, number: int, inside: Span) -> bool:
         """Whether a unit begins and ends at word boundaries, or at boundaries within a compound name."""
