@@ -56,7 +56,8 @@ def _detect(
     scores: dict[str, int] = {}
     costly: list[str] = []
     for name in asked:
-        dialect = dialects[name] = plugins.load("dialects", name)
+        dialect: Dialect = plugins.load("dialects", name)
+        dialects[name] = dialect
         if is_costly(dialect):
             costly.append(name)
             continue
