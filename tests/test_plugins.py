@@ -26,6 +26,9 @@ def run(code: str) -> Any:
     return json.loads(done.stdout)
 
 
+CLAUDE_LINE = b'{"type":"user","uuid":"u","parentUuid":null,"sessionId":"s","message":{"role":"user","content":"%s"}}\n'
+
+
 def install(folder: Path, entry_points: str | bytes, package: str = "acme_sessions", info: str = "dist-info") -> None:
     """Install a package of another author, as an installer would."""
     (folder / f"{package}.py").write_text("DIALECT = 'the dialect of acme'\n\nclass Deep:\n    inner = 'deep'\n")
@@ -85,6 +88,21 @@ def test_the_client_of_a_dialect_is_found_without_loading_the_dialect() -> None:
     )
     assert "sessiontree.dialects.pi.client" in loaded
     assert not [name for name in loaded if name.endswith((".dialect", ".tools", ".defaults"))]
+
+
+def test_a_file_that_a_dialect_is_certain_of_loads_no_other_dialect(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(CLAUDE_LINE % b"horse")
+    loaded = run(
+        "import sys, json, sessiontree\n"
+        f"sessiontree.open({str(path)!r}).context()\n"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    assert [name for name in loaded if name.endswith(".dialect")] == ["sessiontree.dialects.claude.dialect"]
+
+
+def test_the_word_that_marks_native_files_does_not_make_a_file_native() -> None:
+    assert detect(CLAUDE_LINE % b"what is sessiontree?", "here").name == "claude"
 
 
 @pytest.mark.parametrize("name", ["native", "neovate", "omp", "claude", "pi"])
@@ -181,5 +199,4 @@ def test_a_dialect_of_another_package_is_tried_before_ours(tmp_path: Path, monke
         "ZOO = Zoo()\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    line = b'{"type":"user","uuid":"u","parentUuid":null,"sessionId":"s","message":{"role":"user","content":"%s"}}\n'
-    assert [detect(line % animal, "here").name for animal in (b"zebra", b"horse")] == ["zoo", "claude"]
+    assert [detect(CLAUDE_LINE % animal, "here").name for animal in (b"zebra", b"horse")] == ["zoo", "claude"]

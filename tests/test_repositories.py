@@ -197,6 +197,19 @@ def test_sessions_of_other_clients_open_by_id(tmp_path: Path, monkeypatch: pytes
         sessiontree.open("ffffffff")
 
 
+def test_a_file_is_read_and_appended_to_without_opening_the_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.jsonl"
+    sessiontree.create(path=path, appear="now").close()
+    monkeypatch.setenv("SESSIONTREE_HOME", "nosuchscheme://host/db")
+    session = sessiontree.open(path)
+    session.append("user", "hello")
+    assert [message.role for message in session.context().messages] == ["user"]
+    with pytest.raises(NotFoundError, match="nosuchscheme"):
+        session.fork()
+
+
 def test_a_home_folder_lists_its_sessions(tmp_path: Path) -> None:
     session = sessiontree.create(cwd="/", home=tmp_path, appear="now")
     session.append("user", "hello")

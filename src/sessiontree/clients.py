@@ -14,13 +14,12 @@ if TYPE_CHECKING:
 def client_of(name: str) -> Client:
     """The client of a dialect; one that nothing is known about if the dialect is not installed.
 
-    A module with a dialect may have its client as `CLIENT`, which spares loading the dialect.
+    A client with an entry point of its own is loaded without its dialect.
     """
+    if name in plugins.names("clients"):
+        return cast(Client, plugins.load("clients", name))
     if name not in plugins.names("dialects"):
         return Client()
-    client = getattr(plugins.load_module("dialects", name), "CLIENT", None)
-    if client is not None:
-        return cast(Client, client)
     dialect: Locations = plugins.load("dialects", name)
     return dialect.client
 

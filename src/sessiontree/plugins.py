@@ -1,4 +1,4 @@
-"""Plugins from entry points: dialects, embedders, stores, summarizers and tools of this and other packages.
+"""Plugins from entry points: clients, dialects, embedders, stores, summarizers and tools of this and other packages.
 
 `names` lists them without importing any; `load` imports one. The metadata files are read directly: `importlib.metadata`
 reads the same files, but importing it takes longer than opening a session (see docs/decisions/0003-plugins.md).
@@ -10,12 +10,11 @@ import functools
 import importlib
 import os
 import sys
-from types import ModuleType
 from typing import Any, Literal
 
 from sessiontree.errors import NotFoundError
 
-Kind = Literal["dialects", "embedders", "stores", "summarizers", "tools"]
+Kind = Literal["clients", "dialects", "embedders", "stores", "summarizers", "tools"]
 
 _FILE = "entry_points.txt"
 
@@ -37,11 +36,6 @@ def _load(target: str) -> Any:
     for part in filter(None, attribute.split("[")[0].strip().split(".")):
         found = getattr(found, part)
     return found
-
-
-def load_module(kind: Kind, name: str) -> ModuleType:
-    """Import the module of one registered object."""
-    return importlib.import_module(_target(kind, name).partition(":")[0].strip())
 
 
 def _target(kind: Kind, name: str) -> str:

@@ -25,7 +25,7 @@ def pi_session(entries: list[dict[str, Any]]) -> Session:
     """A Pi session in memory with these lines."""
     header = {"type": "session", "version": 3, "id": "s", "timestamp": "2026-01-01T00:00:00.000Z", "cwd": "/"}
     raw = b"".join(render_json(line) + b"\n" for line in [header, *entries])
-    return Session(Journal(MemoryStore(raw), PI, None), MemoryRepository(), Options())
+    return Session(Journal(MemoryStore(raw), PI, MemoryRepository), Options())
 
 
 def file_of(session: Session, dialect: str, folder: Path) -> Path:

@@ -68,7 +68,7 @@ class Draft:
         store = FileStore(self.temporary)
         store.size()  # opens the file, so that the location below is only used for messages and related paths
         store.location = self.path
-        return Reader(Journal(store, session.dialect, session.journal.blobs), session.read_options)
+        return Reader(Journal(store, session.dialect, session.journal.find_repository), session.read_options)
 
     @property
     def is_unpublished(self) -> bool:

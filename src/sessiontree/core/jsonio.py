@@ -45,6 +45,15 @@ def parse_odd_json(raw: bytes) -> Any:
         raise ValueError("nested too deeply to decode") from error
 
 
+def describe_odd_json(raw: bytes) -> tuple[str, str]:
+    """Kind of problem, and action, of a line that only the tolerant decoder accepts."""
+    if not is_utf8(raw):
+        return "bad-utf8", "invalid bytes are kept; the rest is read"
+    if b"\\ud" in raw.lower():
+        return "lone-surrogate", "kept unchanged"
+    return "odd-json", "not strict JSON (a control character, NaN or a huge number); read anyway"
+
+
 def parse_object(raw: bytes) -> JsonObject:
     """Decode a JSON object as tolerantly; empty if it is anything else."""
     try:
@@ -52,6 +61,16 @@ def parse_object(raw: bytes) -> JsonObject:
     except ValueError:
         return {}
     return fields if isinstance(fields, dict) else {}
+
+
+def is_utf8(data: bytes) -> bool:
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _integer(digits: str) -> int | float:

@@ -242,7 +242,7 @@ def _line_changes(session: Session, data: bytes) -> Iterator[Change]:
 
 def _check(journal: Journal, content: bytes, *, added: int) -> None:
     """Check that the new file has all entries and none of the repaired damage."""
-    after = Journal(MemoryStore(content, journal.location), journal.dialect, journal.blobs)
+    after = Journal(MemoryStore(content, journal.location), journal.dialect, journal.find_repository)
     after.refresh()
     expected = len(journal) + added
     if len(after) != expected or any(fragment.kind in _REMOVED for fragment in after.fragments):

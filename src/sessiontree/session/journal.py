@@ -11,7 +11,7 @@ no byte is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from operator import itemgetter
 from sys import intern
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from sessiontree.core.entries import Compaction, Entry, Fragment, Header, Problem, Unknown
-from sessiontree.core.jsonio import parse_object, parse_odd_json, render_json
+from sessiontree.core.jsonio import describe_odd_json, is_utf8, parse_object, parse_odd_json, render_json
 from sessiontree.core.lines import Block, iter_blocks, iter_lines, line_ends
 from sessiontree.core.tree import Tree, TreeProblem
 from sessiontree.dialects.contract import PREVIOUS, UPDATE, Columns, Dialect, Envelope, is_metadata_id, metadata_id
@@ -39,7 +39,15 @@ from sessiontree.session.stored_index import (
     number_bytes,
     numbers_of,
 )
-from sessiontree.stores.contract import BlobStore, IndexStore, SessionStore, StoredIndex, read_bytes, read_into
+from sessiontree.stores.contract import (
+    BlobStore,
+    IndexStore,
+    SessionRepository,
+    SessionStore,
+    StoredIndex,
+    read_bytes,
+    read_into,
+)
 
 if TYPE_CHECKING:
     from sessiontree.core.salvage import Piece
@@ -70,10 +78,13 @@ _TREE_PROBLEM_ACTIONS = {
 class Journal:
     """The indexed lines of one session."""
 
-    def __init__(self, store: SessionStore, dialect: Dialect, blobs: BlobStore | None = None) -> None:
+    def __init__(
+        self, store: SessionStore, dialect: Dialect, find_repository: Callable[[], SessionRepository] | None = None
+    ) -> None:
         self.store = store
         self.dialect = dialect
-        self.blobs = blobs
+        self.find_repository = find_repository
+        """Opens the repository of the session's blobs and forks. Most readers need neither."""
         self._reset()
 
     def _reset(self) -> None:
@@ -118,6 +129,10 @@ class Journal:
     @property
     def location(self) -> str:
         return self.store.location
+
+    @property
+    def blobs(self) -> BlobStore | None:
+        return None if self.find_repository is None else self.find_repository().blobs
 
     @property
     def notes(self) -> list[object]:
@@ -370,7 +385,7 @@ class Journal:
                 fields = parse_odd_json(raw)
             except ValueError:
                 return None
-            kind, action = _describe_invalid(raw)
+            kind, action = describe_odd_json(raw)
             self._report(number, start, start + len(raw), kind, action)
         return fields if isinstance(fields, dict) else None
 
@@ -542,11 +557,11 @@ class Journal:
         unchecked, self._unchecked_blocks = self._unchecked_blocks, []
         for start, size, first_line in unchecked:
             data = read_bytes(self.store, start, size)
-            if all(map(_is_utf8, data.split(b"\n"))):  # faster than the block at once: most lines are ASCII
+            if all(map(is_utf8, data.split(b"\n"))):  # faster than the block at once: most lines are ASCII
                 continue
             for number, (offset, line) in enumerate(iter_lines(data), first_line):
-                if not _is_utf8(line):
-                    self._report(number, start + offset, start + offset + len(line), *_describe_invalid(line))
+                if not is_utf8(line):
+                    self._report(number, start + offset, start + offset + len(line), *describe_odd_json(line))
 
     def _tree_problem(self, problem: TreeProblem) -> Problem:
         span = self.span(problem.node)
@@ -649,9 +664,11 @@ class Journal:
         return parse_object(raw)
 
     def _resolve_blobs(self, node: int, raw: bytes) -> dict[str, Any]:
+        blobs = self.blobs
+
         def get(name: str) -> bytes | None:
             try:
-                content = self.blobs.get(name) if self.blobs is not None else None
+                content = None if blobs is None else blobs.get(name)
             except (DamagedError, StoreError):
                 self._report_entry(node, "damaged-blob", f"the reference {name[:12]}… is kept")
                 return None
@@ -683,22 +700,3 @@ def _close_problem(problem: Problem) -> Problem:
     if problem.kind != "torn-tail":
         return problem
     return msgspec.structs.replace(problem, kind="undecodable", action=_KEPT_AS_FRAGMENT)
-
-
-def _is_utf8(data: bytes) -> bool:
-    if data.isascii():
-        return True
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _describe_invalid(raw: bytes) -> tuple[str, str]:
-    """Kind and action of a line that only the tolerant decoder accepts."""
-    if not _is_utf8(raw):
-        return "bad-utf8", "invalid bytes are kept; the rest is read"
-    if b"\\ud" in raw.lower():
-        return "lone-surrogate", "kept unchanged"
-    return "odd-json", "not strict JSON (a control character, NaN or a huge number); read anyway"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import cache, partial
 
 from sessiontree import plugins
 from sessiontree.core.entries import Header
@@ -91,11 +93,11 @@ def open(
     options = Options(durability=durability, large_content=large_content, read_options=read_options)
     if session.home:
         repository = open_repository(session.home)
-        return _open(repository.open(session), repository, dialect, options)
+        return _open(repository.open(session), lambda: repository, dialect, options)
     chosen = _dialect_named(dialect) if dialect else detect_source(session)
-    # The folders of other clients are arranged alike, but their sessions belong to our home folder.
-    own_home = home_of_file(session.name) if chosen.name == DEFAULT_DIALECT else None
-    return _open(open_source(session, chosen), open_repository(own_home or home), dialect, options, chosen)
+    given = None if home is None else open_repository(home)
+    find_repository = partial(_repository_of_file, session.name, chosen, given)
+    return _open(open_source(session, chosen), find_repository, dialect, options, chosen)
 
 
 def open_store(
@@ -113,12 +115,13 @@ def open_store(
     Its forks and large content go to `repository`, to the one at `root`, or to the one that its reference names.
     """
     options = Options(durability=durability, large_content=large_content, read_options=read_options)
-    return _open(store, repository or _repository_at(store, root), dialect, options)
+    found = repository or _repository_at(store, root)
+    return _open(store, lambda: found, dialect, options)
 
 
 def _open(
     store: SessionStore,
-    repository: SessionRepository,
+    find_repository: Callable[[], SessionRepository],
     dialect: str | None,
     options: Options,
     detected: Dialect | None = None,
@@ -127,11 +130,22 @@ def _open(
     if detected is None:
         detected = _dialect_named(dialect) if dialect else detect(head, store.location)
     if detected.name != DEFAULT_DIALECT and not store.ref.home:
-        repository = ClientRepository(detected, store.location, repository)
-    opened = Session(Journal(store, detected, repository.blobs), repository, options)
+        find_repository = partial(_client_repository, detected, store.location, find_repository)
+    opened = Session(Journal(store, detected, cache(find_repository)), options)
     if dialect and opened.header.id == "" and not len(opened) and head.strip():
         raise NotASessionError(not_a_session(store.location, head))
     return opened
+
+
+def _repository_of_file(path: str, dialect: Dialect, given: SessionRepository | None) -> SessionRepository:
+    """The repository of the home folder that a file is in, else the given one, else that of the home."""
+    # The folders of other clients are arranged alike, but their sessions belong to our home folder.
+    own_home = home_of_file(path) if dialect.name == DEFAULT_DIALECT else None
+    return open_repository(own_home) if own_home or given is None else given
+
+
+def _client_repository(dialect: Dialect, location: str, find_own: Callable[[], SessionRepository]) -> SessionRepository:
+    return ClientRepository(dialect, location, find_own())
 
 
 def _repository_at(store: SessionStore | None, home: str | os.PathLike[str] | None) -> SessionRepository:

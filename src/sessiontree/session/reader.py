@@ -383,7 +383,7 @@ class Reader:
         ranges = partial.find_context_ranges(store.size(), lambda start, size: read_bytes(store, start, size))
         if ranges is None:
             return None
-        journal = Journal(SliceStore(store, ranges), dialect, self._indexed.blobs)
+        journal = Journal(SliceStore(store, ranges), dialect, self._indexed.find_repository)
         journal.refresh()
         leaf = dialect.find_leaf(journal, self._read_options)
         if leaf is None or journal.header is None or journal.has_line_problems:

@@ -115,10 +115,8 @@ class Branch:
 class Session(Writer):
     """A session for reading and writing, from `sessiontree.open` or `sessiontree.create`."""
 
-    def __init__(
-        self, journal: Journal, repository: SessionRepository, options: Options, pending: SessionStore | None = None
-    ) -> None:
-        super().__init__(journal, repository, options, pending)
+    def __init__(self, journal: Journal, options: Options, pending: SessionStore | None = None) -> None:
+        super().__init__(journal, options, pending)
         self._listeners: list[Callable[[Entry], None]] = []
         self.granted = Config()
         """Approvals that this process has set. The file's own may come from another person, and grant nothing."""
@@ -306,19 +304,19 @@ class Session(Writer):
                 large_content=self._large_content_of_fork(),
             )
             near = self.ref if cwd is None else None
-            target = store or self._repository.new(header.id, timestamp=header.timestamp, cwd=header.cwd, near=near)
+            target = store or self.repository.new(header.id, timestamp=header.timestamp, cwd=header.cwd, near=near)
             repository = self._repository_of_fork(target)
             lines = forked_lines(self._journal, header, self.node_of(leaf), self.given_name)
-            if repository is not self._repository:
-                lines = copy_blobs(lines, self._repository.blobs, repository.blobs)
+            if repository is not self.repository:
+                lines = copy_blobs(lines, self.repository.blobs, repository.blobs)
             target.create(lines)
-        forked = Session(Journal(target, self.dialect, repository.blobs), repository, self._options)
+        forked = Session(Journal(target, self.dialect, lambda: repository), self._options)
         copy_settings(forked, self)
         return forked
 
     def _repository_of_fork(self, target: SessionStore) -> SessionRepository:
         """The repository for a fork: this one, unless the blobs of the new file are looked for elsewhere."""
-        repository = self._repository
+        repository = self.repository
         if isinstance(repository, ClientRepository):
             if self.dialect.blob_folder(target.location) == self.dialect.blob_folder(self.location):
                 return repository
@@ -329,9 +327,7 @@ class Session(Writer):
     def reopen(self) -> Session:
         """Open the stored bytes again, after they were rewritten; this object must not be used any more."""
         self.close()
-        opened = Session(
-            Journal(self._indexed.store, self.dialect, self._repository.blobs), self._repository, self._options
-        )
+        opened = Session(Journal(self._indexed.store, self.dialect, self._indexed.find_repository), self._options)
         opened.notify = self.notify
         return opened
 
@@ -420,5 +416,5 @@ def new_session(
     first = dialect.render_header(header) + b"\n"
     if options.appear == "now":
         store.create([first])
-        return Session(Journal(store, dialect, repository.blobs), repository, options)
-    return Session(Journal(MemoryStore(first), dialect, repository.blobs), repository, options, pending=store)
+        return Session(Journal(store, dialect, lambda: repository), options)
+    return Session(Journal(MemoryStore(first), dialect, lambda: repository), options, pending=store)

@@ -94,11 +94,8 @@ class Writer(Reader):
     _is_closed = False
     _id_when_closed = ""
 
-    def __init__(
-        self, journal: Journal, repository: SessionRepository, options: Options, pending: SessionStore | None = None
-    ) -> None:
+    def __init__(self, journal: Journal, options: Options, pending: SessionStore | None = None) -> None:
         super().__init__(journal, options.read_options)
-        self._repository = repository
         self._options = options
         self._pending = pending
         """The store of a session whose file does not exist yet; until then its lines are in memory."""
@@ -137,7 +134,8 @@ class Writer(Reader):
     @property
     def repository(self) -> SessionRepository:
         """The repository of the session, its forks, large content and tags."""
-        return self._repository
+        assert self._indexed.find_repository is not None
+        return self._indexed.find_repository()
 
     @property
     def is_pending(self) -> bool:
@@ -171,7 +169,7 @@ class Writer(Reader):
             else:
                 self._journal.store.resolve()
             if failed is not None and failed.changes_indexed_bytes:
-                self._journal = Journal(self._journal.store, self.dialect, self._repository.blobs)
+                self._journal = Journal(self._journal.store, self.dialect, self._journal.find_repository)
             arrived = self._journal.refresh()
             ids, node_of = self._journal.tree.ids, self._journal.tree.node_of
             found = [] if failed is None else [id for id in failed.ids if id in node_of]
@@ -187,7 +185,7 @@ class Writer(Reader):
             return
         memory, size = self._journal.store, self._journal.size
         if read_bytes(store, 0, size) == read_bytes(memory, 0, size):
-            self._journal, self._pending = Journal(store, self.dialect, self._repository.blobs), None
+            self._journal, self._pending = Journal(store, self.dialect, self._journal.find_repository), None
 
     def close(self) -> None:
         """Sync and close the store. Reading and writing are refused after that; the id and location stay known."""
@@ -217,7 +215,7 @@ class Writer(Reader):
                 return None
             self._journal.refresh()
             backup = self._journal.store.replace(migrated_lines(self._journal), expected_size=self._journal.size)
-            self._journal = Journal(self._journal.store, self.dialect, self._repository.blobs)
+            self._journal = Journal(self._journal.store, self.dialect, self._journal.find_repository)
             self._journal.refresh()
             return backup
 
@@ -423,7 +421,7 @@ class Writer(Reader):
         if not self._write_encoded_batch(batch):
             batch = self._write_again(render, self._write_encoded_batch)
         if batch.overwrites or batch.rewrite is not None:  # the index describes the old bytes
-            self._journal = Journal(self._journal.store, self.dialect, self._repository.blobs)
+            self._journal = Journal(self._journal.store, self.dialect, self._journal.find_repository)
         self._journal.refresh()
         self._unsynced = True
         return batch
@@ -486,7 +484,7 @@ class Writer(Reader):
             return None
         # Large settings are always stored in blobs: no client reads them, and each change writes all of them again,
         # pasted images included.
-        return self._repository.blobs
+        return self._journal.blobs
 
     # Durability and failures
 

@@ -17,17 +17,20 @@ from sessiontree.stores.repositories import open_repository
 
 _HEAD_BYTES = 64 * 1024
 _CONFIDENT = 20
+_NATIVE_MARK = b"sessiontree"
 
 
 def detect(head: bytes, location: str) -> Dialect:
     """Find the dialect with the highest score for the first lines; if all scores are low, the path decides."""
-    return _detect(lambda dialect: dialect.recognize(head), location)
+    return _detect(head, location, lambda dialect: dialect.recognize(head))
 
 
 def detect_source(ref: SessionRef) -> Dialect:
     """Find the dialect of a session in a file, whether it stores lines or not."""
     head = read_bytes(FileStore(ref.name), 0, _HEAD_BYTES)
-    return _detect(lambda dialect: _score(dialect, head, ref), ref.name, lambda dialect: not _has_lines(dialect, ref))
+    return _detect(
+        head, ref.name, lambda dialect: _score(dialect, head, ref), lambda dialect: not _has_lines(dialect, ref)
+    )
 
 
 def detect_stored(ref: SessionRef) -> Dialect:
@@ -36,37 +39,44 @@ def detect_stored(ref: SessionRef) -> Dialect:
 
 
 def _detect(
-    score_of: Callable[[Dialect], int], location: str, is_costly: Callable[[Dialect], bool] = lambda _: False
+    head: bytes,
+    location: str,
+    score_of: Callable[[Dialect], int],
+    is_costly: Callable[[Dialect], bool] = lambda _: False,
 ) -> Dialect:
     """Ask each dialect for its score; those that have to read the whole file only if no other is confident."""
-    dialects: list[Dialect] = []
-    costly: list[Dialect] = []
-    scores: dict[str, int] = {}
-    # Dialects of other packages come first, so that they can claim a file. Of ours, native comes first: its header is
-    # unmistakable, and then no other dialect has to be loaded.
-    for name in sorted(
+    # Dialects of other packages come first, so that they can claim a file; of ours, the native one.
+    ranked = sorted(
         plugins.names("dialects"), key=lambda name: (plugins.is_ours("dialects", name), name != DEFAULT_DIALECT)
-    ):
+    )
+    # Only the mark in its header makes the native dialect certain. So it is asked first or last, and either way most
+    # files need only one of our dialects to be loaded.
+    asked = ranked if _NATIVE_MARK in head else sorted(ranked, key=lambda name: name == DEFAULT_DIALECT)
+    dialects: dict[str, Dialect] = {}
+    scores: dict[str, int] = {}
+    costly: list[str] = []
+    for name in asked:
         dialect: Dialect = plugins.load("dialects", name)
+        dialects[name] = dialect
         if is_costly(dialect):
-            costly.append(dialect)
+            costly.append(name)
             continue
-        score = scores[dialect.name] = score_of(dialect)
-        if score >= CERTAIN:
+        scores[name] = score_of(dialect)
+        if scores[name] >= CERTAIN:
             return dialect
-        dialects.append(dialect)
+    candidates = [name for name in ranked if name in scores]
     if max(scores.values(), default=0) < _CONFIDENT:
-        dialects += costly
-        scores |= {dialect.name: score_of(dialect) for dialect in costly}
-    best = max(dialects, key=lambda dialect: scores[dialect.name])
-    if scores[best.name] == 0:
+        candidates += costly
+        scores |= {name: score_of(dialects[name]) for name in costly}
+    best = max(candidates, key=scores.__getitem__)
+    if scores[best] == 0:
         raise NotASessionError(not_a_session(location))
-    if scores[best.name] < _CONFIDENT:
-        by_folder = [
-            dialect for dialect in dialects if any(folder in location for folder in dialect.traits.path_markers)
-        ]
-        return by_folder[0] if by_folder else best
-    return best
+    if scores[best] < _CONFIDENT:
+        by_folder = (
+            name for name in candidates if any(folder in location for folder in dialects[name].traits.path_markers)
+        )
+        best = next(by_folder, best)
+    return dialects[best]
 
 
 def not_a_session(location: str, head: bytes = b"") -> str:

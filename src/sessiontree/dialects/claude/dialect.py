@@ -87,7 +87,7 @@ class ClaudeCode(DialectBase):
 
     @property
     def partial_reads(self) -> PartialReads:
-        from sessiontree.dialects.claude import tail_scan
+        import sessiontree.dialects.claude.tail_scan as tail_scan
 
         return tail_scan
 
@@ -95,50 +95,50 @@ class ClaudeCode(DialectBase):
         return reparent.find_reparentings(Chain(lines))
 
     def build_context(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> Context:
-        from sessiontree.dialects.claude import context
+        from sessiontree.dialects.claude.context import build_context
 
         chain = Chain(lines)
-        return context.build_context(chain, path.find_path(chain, leaf, read_options), read_options)
+        return build_context(chain, path.find_path(chain, leaf, read_options), read_options)
 
     def facts(self, lines: IndexedLines) -> Facts:
         return _ClaudeFacts(lines)
 
     def find_history(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
-        from sessiontree.dialects.claude import history
+        from sessiontree.dialects.claude.history import find_history
 
-        return history.find_history(lines, leaf, read_options)
+        return find_history(lines, leaf, read_options)
 
     def find_history_links(self, lines: IndexedLines, read_options: ReadOptions) -> HistoryLinks | None:
-        from sessiontree.dialects.claude import history_links
+        from sessiontree.dialects.claude.history_links import find_history_links
 
-        return history_links.find_history_links(Chain(lines), read_options)
+        return find_history_links(Chain(lines), read_options)
 
     def build_messages(
         self, lines: IndexedLines, nodes: list[int], read_options: ReadOptions
     ) -> Sequence[Message] | None:
-        from sessiontree.dialects.claude import context
+        from sessiontree.dialects.claude.context import build_messages
 
-        return context.build_messages(Chain(lines), path.Path(nodes), read_options)
+        return build_messages(Chain(lines), path.Path(nodes), read_options)
 
     def entry_kinds(self, lines: IndexedLines) -> list[EntryKind]:
-        from sessiontree.dialects.claude import layout
+        from sessiontree.dialects.claude.layout import entry_kinds
 
-        return layout.entry_kinds(lines)
+        return entry_kinds(lines)
 
     def layout_columns(self, lines: IndexedLines) -> LayoutColumns:
-        from sessiontree.dialects.claude import layout
+        from sessiontree.dialects.claude.layout import layout_columns
 
-        return layout.layout_columns(lines)
+        return layout_columns(lines)
 
     def decode(self, lines: IndexedLines, nodes: Sequence[int]) -> Iterator[CanonicalEntry]:
-        from sessiontree.dialects.claude import decode
+        from sessiontree.dialects.claude.decode import decode_entries
 
-        return decode.decode_entries(lines, nodes)
+        return decode_entries(lines, nodes)
 
     def must_decode_together(self, lines: IndexedLines, node: int, child: int) -> bool:
-        from sessiontree.dialects.claude import decode
+        from sessiontree.dialects.claude.decode import must_decode_together
 
-        return decode.must_decode_together(lines, node, child)
+        return must_decode_together(lines, node, child)
 
     def encoder(self, meta: SessionMeta, lines: IndexedLines | None = None) -> ClaudeEncoder:
         from sessiontree.dialects.claude.encoder import ClaudeEncoder
@@ -146,9 +146,9 @@ class ClaudeCode(DialectBase):
         return ClaudeEncoder(meta, lines)
 
     def encode_fork(self, lines: IndexedLines, leaf: int | None, meta: SessionMeta) -> Iterator[bytes]:
-        from sessiontree.dialects.claude import fork
+        from sessiontree.dialects.claude.fork import encode_fork
 
-        return fork.encode_fork(lines, leaf, meta)
+        return encode_fork(lines, leaf, meta)
 
     def destination(self, meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
         return locations.destination(meta, environment)
@@ -179,15 +179,15 @@ class _ClaudeFacts(DefaultFacts):
 
     @property
     def related_files(self) -> list[RelatedFile]:
-        from sessiontree.dialects.claude import related_files
+        from sessiontree.dialects.claude.related_files import find_related_files
 
-        return related_files.find_related_files(self.lines)
+        return find_related_files(self.lines)
 
     @property
     def session_ids(self) -> list[str]:
-        from sessiontree.dialects.claude import related_files
+        from sessiontree.dialects.claude.related_files import find_session_ids
 
-        return related_files.find_session_ids(self.lines)
+        return find_session_ids(self.lines)
 
 
 CLAUDE = ClaudeCode()
