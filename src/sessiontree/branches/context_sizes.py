@@ -26,10 +26,12 @@ class ContextSizes:
         self._links = links
         self._is_additive = session.dialect.traits.follows_tree and "context_edit" not in session.journal.types
         self._known: dict[int, int] = {}
+        self._with_preserved: dict[int, int | None] = {}
+        """By node that preserved ones follow: the size of a context that ends with them, if it can be added to."""
 
     def tokens(self, tip: int) -> int:
         """Size of the context of an entry."""
-        if self._links is None:
+        if self._links is None or tip in self._links.ends:
             return self._measure(tip)
         if not self._session.dialect.traits.follows_tree:
             return self._add_parts(tip, self._links)
@@ -93,11 +95,33 @@ class ContextSizes:
             if size.counted_until is not None:
                 total = self._known[node] = size.tokens
                 break
+            if part.follows_preserved:
+                before = self._measure_preserved(part.before, links)
+                total = self._known[node] = self._measure(node) if before is None else before + size.tokens
+                break
             walked.append((node, size.tokens))
             node = part.before
         for each, added in reversed(walked):
             total = self._known[each] = total + added
         return total
+
+    def _measure_preserved(self, anchor: int | None, links: HistoryLinks) -> int | None:
+        """Size of a context that ends with preserved entries; None if it depends on what follows."""
+        assert anchor is not None
+        if anchor not in self._with_preserved:
+            session = self._session
+            types = session.journal.types
+            above = links.parents[anchor]
+            start = [anchor] if types[anchor] in BOUNDARY_TYPES or above is None else [above, anchor]
+            nodes = [*start, *links.preserved[anchor]]
+            messages = session.dialect.build_messages(session.journal, nodes, session.read_options)
+            found = None
+            if messages is not None and not any(isinstance(message, System) for message in messages):
+                results = {message.tool_call_id for message in messages if isinstance(message, ToolResult)}
+                if results.issuperset(call.id for message in messages for call in tool_calls(message)):
+                    found = context_size(messages).tokens
+            self._with_preserved[anchor] = found
+        return self._with_preserved[anchor]
 
     def _find_part(self, end: int, links: HistoryLinks) -> _Part | None:
         """Find the last part of the path to an entry; None if it cannot be separated from the rest."""
@@ -127,7 +151,13 @@ class ContextSizes:
                     unanswered.difference_update(call.id for call in tool_calls(message))
                 is_prompt = bool(messages) and all(isinstance(message, User) for message in messages)
                 is_separable = is_prompt and not unanswered
+            if node in links.preserved_in_part:
+                return None
             node = links.parents[node]
+            if node is not None and node in links.preserved:
+                if is_separable:
+                    return _Part(nodes[::-1], node, follows_preserved=True)
+                nodes += reversed(links.preserved[node])
         return _Part(nodes[::-1], None)
 
 
@@ -136,3 +166,5 @@ class _Part(Struct, frozen=True):
 
     nodes: list[int]
     before: int | None
+    follows_preserved: bool = False
+    """Whether entries that a compaction preserved are between the two."""
