@@ -21,6 +21,7 @@ from sessiontree.branches import context_sizes, tips
 from sessiontree.branches import list as branch_list
 from sessiontree.branches.tips import count_tips
 from sessiontree.compaction.token_estimate import context_size
+from sessiontree.conversion.install import Request, carry_out, make_plan
 from sessiontree.core import salvage as salvage_module
 from sessiontree.core.jsonio import iter_json
 from sessiontree.core.messages import CACHED_BYTES, MAX_KEPT, LazyMessages, Message, User
@@ -238,7 +239,8 @@ def preserving_transcript(path: Path, count: int, shape: str) -> Path:
     transcript = Transcript(count)
 
     def turn(parent: str | None) -> str:
-        message = {"role": "assistant", "id": f"m{len(transcript.lines)}", "content": [{"type": "text", "text": "hi"}]}
+        content = [{"type": "text", "text": "hi"}]
+        message: dict[str, object] = {"role": "assistant", "id": f"m{len(transcript.lines)}", "content": content}
         return transcript.add("assistant", transcript.add_prompt(parent), message)
 
     end = transcript.add_compaction(turn(None), True) if shape == "before" else None
@@ -285,6 +287,23 @@ def test_listing_branches_takes_linear_time(dialect: str, tmp_path: Path) -> Non
         return lambda: branch_list.list_branches(session)
 
     assert grows_linearly(work, 500)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("source", "target", "count"), [("claude", "native", 300), ("native", "claude", 800)])
+def test_converting_every_branch_takes_linear_time(source: str, target: str, count: int, tmp_path: Path) -> None:
+    def work(size: int) -> Callable[[], object]:
+        path = branched(tmp_path / f"{size}.jsonl", size, BRANCHED[source])
+
+        def run() -> None:
+            session = sessiontree.open(path, dialect=source)
+            request = Request(target, out=str(tmp_path / "out.jsonl"), branch="all")
+            carry_out(session, make_plan(session, request)).close()
+            (tmp_path / "out.jsonl").unlink()
+
+        return run
+
+    assert grows_linearly(work, count)
 
 
 @pytest.mark.parametrize("dialect", BRANCHED)
@@ -555,11 +574,37 @@ def test_branches_of_transcripts_that_preserve_random_lines_by_links_are_those_b
         links = tips.history_links(session)
         if links is not None and links.preserved:
             preserving += 1
-            nodes = [session.journal.tree.node_of[leaf] for leaf in session.leaves()]
-            for node in nodes:
+            for node in map(session.journal.tree.node_of.__getitem__, session.leaves()):
+                if session.journal.types[node] == "progress":
+                    continue
                 history = session.dialect.find_history(session.journal, node, session.read_options)
                 assert node in links.hidden or links.history(node) == history, (seed, node)
     assert preserving > 8
+
+
+def test_branches_of_transcripts_with_our_own_entries_by_links_are_those_by_histories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    linked = 0
+    for seed in range(20):
+        rng, path = random.Random(seed), Transcript(seed).write(tmp_path / f"{seed}.jsonl")
+        with sessiontree.open(path, dialect="claude") as session:
+            for _ in range(6):
+                session.label(rng.choice(session.leaves()), "a name")
+                session.append({"type": "custom", "customType": "x", "data": {}})
+                if rng.random() < 0.4:
+                    session.append("user", "more")
+        session = sessiontree.open(path, dialect="claude")
+        assert branch_list.list_branches(session) == branches_by_histories(session, monkeypatch), seed
+        links = tips.history_links(session)
+        if links is not None:
+            linked += 1
+            for node in map(session.journal.tree.node_of.__getitem__, session.leaves()):
+                if session.journal.types[node] == "progress":
+                    continue
+                history = session.dialect.find_history(session.journal, node, session.read_options)
+                assert node in links.hidden or links.history(node) == history, (seed, node)
+    assert linked > 5
 
 
 @pytest.mark.parametrize("recovered", [False, True])

@@ -8,7 +8,7 @@ from sessiontree.compaction.token_estimate import PI, context_size, trusted_usag
 from sessiontree.core.context import entry_messages
 from sessiontree.core.entries import BOUNDARY_TYPES, CONTEXT_TYPES, MessageEntry
 from sessiontree.core.messages import System, ToolResult, User, tool_calls
-from sessiontree.dialects.contract import HistoryLinks
+from sessiontree.dialects.contract import HistoryLinks, is_metadata_id
 from sessiontree.session.reader import Reader
 
 
@@ -31,12 +31,17 @@ class ContextSizes:
 
     def tokens(self, tip: int) -> int:
         """Size of the context of an entry."""
-        if self._links is None or tip in self._links.ends:
+        if self._links is None or not self._is_last(tip, self._links):
             return self._measure(tip)
         if not self._session.dialect.traits.follows_tree:
             return self._add_parts(tip, self._links)
         found = self._add_up(tip) if self._is_additive else None
         return self._measure(tip) if found is None else found
+
+    def _is_last(self, tip: int, links: HistoryLinks) -> bool:
+        """Whether an entry is the last one of its history, apart from metadata lines."""
+        end = links.ends.get(tip)
+        return end is None or is_metadata_id(self._session.journal.tree.ids[end])
 
     def _measure(self, node: int) -> int:
         return context_size(self._session.context(self._session.journal.tree.ids[node]).messages).tokens
@@ -133,6 +138,9 @@ class ContextSizes:
         node: int | None = end
         is_separable = False
         while node is not None:
+            if is_metadata_id(tree.ids[node]):  # part of the history, and not of the context
+                node = links.parents[node]
+                continue
             is_root = tree.parent(node) is None
             if types[node] in BOUNDARY_TYPES and (node == end or not is_root):
                 return None if node == end or unanswered else _Part(nodes[::-1], node)

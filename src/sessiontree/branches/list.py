@@ -187,10 +187,17 @@ class _LinkComparison:
         return _Apart(
             ahead=Distance(fork.entries, fork.messages),
             behind=missing,
-            ancestor=None if fork.ancestor is None else ids[fork.ancestor],
+            ancestor=self._find_ancestor(fork.ancestor),
             name=self._labels.get(ids[tip]) or (self._active_label if is_active else fork.label),
             last_time=self._last_time(tip),
         )
+
+    def _find_ancestor(self, node: int | None) -> str | None:
+        """The id of an entry, or of the nearest one before it that is part of the tree."""
+        ids = self._session.journal.tree.ids
+        while node is not None and is_metadata_id(ids[node]):
+            node = self._parents[node]
+        return None if node is None else ids[node]
 
     def _fork(self, tip: int) -> _Fork:
         journal = self._session.journal

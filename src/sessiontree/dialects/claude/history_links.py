@@ -4,8 +4,8 @@ The history of a leaf is found by a walk, and by a search of the whole file for 
 of branches that takes too long. In an ordinary transcript the same histories follow from links: a boundary continues
 the line that was current before it, a line after a preserved one continues the summary of its boundary (see
 `preserved_links`), and all lines of a response follow each other, whichever of them the conversation continued from.
-There are none where something else decides: missing parents, repeated uuids, our own metadata lines, responses in
-several places.
+The entries on our own metadata lines are between the lines that they follow and precede. There are no links where
+something else decides: missing parents, repeated uuids, responses in several places.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from sessiontree.dialects.claude.boundaries import (
     is_separator,
 )
 from sessiontree.dialects.claude.chain import Chain
-from sessiontree.dialects.claude.history import has_metadata_entries
+from sessiontree.dialects.claude.history import link_metadata_entries
 from sessiontree.dialects.claude.preserved_links import Forest, PreservedLinks, find_order, link_preserved_lines
 from sessiontree.dialects.contract import HistoryLinks, ReadOptions, is_metadata_id
 
 
 def find_history_links(chain: Chain, read_options: ReadOptions) -> HistoryLinks | None:
     """Return the links of a transcript; None if only a walk from each leaf finds its history."""
-    if read_options.recovered or read_options.snips or chain.tree.problems() or has_metadata_entries(chain.lines):
+    if read_options.recovered or read_options.snips or chain.tree.problems():
         return None
     loaded = find_loaded_lines(chain)
     boundaries = sorted(chain.iter_boundaries(len(chain) - 1))
@@ -51,6 +51,8 @@ def find_history_links(chain: Chain, read_options: ReadOptions) -> HistoryLinks 
     for group in groups:
         for node, previous in zip(group[1:], group, strict=False):
             parents[node] = previous
+    if not link_metadata_entries(chain, parents, ends):
+        return None
     order = find_order(parents)
     if order is None:
         return None
