@@ -21,6 +21,7 @@ from sessiontree.branches import context_sizes, tips
 from sessiontree.branches import list as branch_list
 from sessiontree.branches.tips import count_tips
 from sessiontree.compaction.token_estimate import context_size
+from sessiontree.conversion.install import Request, carry_out, make_plan
 from sessiontree.core import salvage as salvage_module
 from sessiontree.core.jsonio import iter_json
 from sessiontree.core.messages import CACHED_BYTES, MAX_KEPT, LazyMessages, Message, User
@@ -233,6 +234,42 @@ def compacted_transcript(path: Path, count: int, preserving: bool) -> Path:
     return transcript.save(path)
 
 
+def preserving_transcript(path: Path, count: int, shape: str) -> Path:
+    """A transcript of Claude Code with branches, and one or many compactions that preserve lines."""
+    transcript = Transcript(count)
+
+    def turn(parent: str | None) -> str:
+        content = [{"type": "text", "text": "hi"}]
+        message: dict[str, object] = {"role": "assistant", "id": f"m{len(transcript.lines)}", "content": content}
+        return transcript.add("assistant", transcript.add_prompt(parent), message)
+
+    end = transcript.add_compaction(turn(None), True) if shape == "before" else None
+    ends: list[str] = []
+    for _ in range(count):
+        ends.append(end := turn(end))
+        if shape == "all along the way":
+            end = transcript.add_compaction(end, True)
+    if shape == "between":  # the branches continue lines that the compaction hides
+        turn(transcript.add_compaction(ends[-1], True))
+    for end in ends:
+        branch = turn(end)
+        if shape == "in each branch":
+            turn(transcript.add_compaction(branch, True))
+    if shape == "after":
+        transcript.add_compaction(ends[-1], True)
+    return transcript.save(path)
+
+
+@pytest.mark.parametrize("shape", ["before", "between", "after", "all along the way", "in each branch"])
+def test_branches_of_a_transcript_with_preserving_compactions_take_linear_time(shape: str, tmp_path: Path) -> None:
+    def work(size: int) -> Callable[[], object]:
+        session = sessiontree.open(preserving_transcript(tmp_path / f"{size}.jsonl", size, shape), dialect="claude")
+        assert count_tips(session) >= size
+        return lambda: branch_list.list_branches(session)
+
+    assert grows_linearly(work, 150)
+
+
 @pytest.mark.parametrize("preserving", [False, True])
 def test_a_transcript_of_many_compactions_takes_linear_time(preserving: bool, tmp_path: Path) -> None:
     def work(size: int) -> Callable[[], object]:
@@ -250,6 +287,23 @@ def test_listing_branches_takes_linear_time(dialect: str, tmp_path: Path) -> Non
         return lambda: branch_list.list_branches(session)
 
     assert grows_linearly(work, 500)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("source", "target", "count"), [("claude", "native", 300), ("native", "claude", 800)])
+def test_converting_every_branch_takes_linear_time(source: str, target: str, count: int, tmp_path: Path) -> None:
+    def work(size: int) -> Callable[[], object]:
+        path = branched(tmp_path / f"{size}.jsonl", size, BRANCHED[source])
+
+        def run() -> None:
+            session = sessiontree.open(path, dialect=source)
+            request = Request(target, out=str(tmp_path / "out.jsonl"), branch="all")
+            carry_out(session, make_plan(session, request)).close()
+            (tmp_path / "out.jsonl").unlink()
+
+        return run
+
+    assert grows_linearly(work, count)
 
 
 @pytest.mark.parametrize("dialect", BRANCHED)
@@ -476,6 +530,81 @@ def test_branches_of_random_transcripts_by_links_are_those_by_histories(
         assert branch_list.list_branches(session) == branches_by_histories(session, monkeypatch), seed
         linked += tips.history_links(session) is not None
     assert linked > 10
+
+
+class PreservingTranscript(Transcript):
+    """The same with compactions that preserve other lines than the last one, and with lines that follow these."""
+
+    def add_compaction(self, parent: str, preserving: bool = False) -> str:
+        if not preserving:
+            return super().add_compaction(parent)
+        rng, path = self.random, self._find_path(parent)
+        count = rng.randrange(1, min(6, len(path)) + 1)
+        kept = path[-count:] if rng.random() < 0.8 else sorted(rng.sample(path, count), key=path.index)
+        anchor = self.uuid(len(self.lines) + (rng.random() < 0.7))
+        named: dict[str, object] = {"preservedMessages": {"anchorUuid": anchor, "uuids": kept}}
+        if rng.random() < 0.5:
+            named = {"preservedSegment": {"anchorUuid": anchor, "headUuid": kept[0], "tailUuid": kept[-1]}}
+        fields = {"subtype": "compact_boundary", "logicalParentUuid": parent, "compactMetadata": named}
+        boundary = self.add("system", None, None, content="", **fields)
+        summary = self.add("user", boundary, {"role": "user", "content": "a summary"}, isCompactSummary=True)
+        if rng.random() < 0.3:
+            self.ends.append(rng.choice(kept))
+        return rng.choice([summary, summary, summary, kept[-1]])
+
+    def _find_path(self, end: str) -> list[str]:
+        lines = {line["uuid"]: line for line in self.lines}
+        found: list[str] = []
+        at: object = end
+        while isinstance(at, str):
+            if lines[at]["type"] != "progress":
+                found.append(at)
+            at = lines[at]["parentUuid"]
+        return found[::-1]
+
+
+def test_branches_of_transcripts_that_preserve_random_lines_by_links_are_those_by_histories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    preserving = 0
+    for seed in range(30):
+        path = PreservingTranscript(seed).write(tmp_path / f"{seed}.jsonl", preserving=True)
+        session = sessiontree.open(path, dialect="claude")
+        assert branch_list.list_branches(session) == branches_by_histories(session, monkeypatch), seed
+        links = tips.history_links(session)
+        if links is not None and links.preserved:
+            preserving += 1
+            for node in map(session.journal.tree.node_of.__getitem__, session.leaves()):
+                if session.journal.types[node] == "progress":
+                    continue
+                history = session.dialect.find_history(session.journal, node, session.read_options)
+                assert node in links.hidden or links.history(node) == history, (seed, node)
+    assert preserving > 8
+
+
+def test_branches_of_transcripts_with_our_own_entries_by_links_are_those_by_histories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    linked = 0
+    for seed in range(20):
+        rng, path = random.Random(seed), Transcript(seed).write(tmp_path / f"{seed}.jsonl")
+        with sessiontree.open(path, dialect="claude") as session:
+            for _ in range(6):
+                session.label(rng.choice(session.leaves()), "a name")
+                session.append({"type": "custom", "customType": "x", "data": {}})
+                if rng.random() < 0.4:
+                    session.append("user", "more")
+        session = sessiontree.open(path, dialect="claude")
+        assert branch_list.list_branches(session) == branches_by_histories(session, monkeypatch), seed
+        links = tips.history_links(session)
+        if links is not None:
+            linked += 1
+            for node in map(session.journal.tree.node_of.__getitem__, session.leaves()):
+                if session.journal.types[node] == "progress":
+                    continue
+                history = session.dialect.find_history(session.journal, node, session.read_options)
+                assert node in links.hidden or links.history(node) == history, (seed, node)
+    assert linked > 5
 
 
 @pytest.mark.parametrize("recovered", [False, True])

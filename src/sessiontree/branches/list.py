@@ -11,7 +11,7 @@ from sessiontree.branches.context_sizes import ContextSizes
 from sessiontree.branches.merge_records import find_merges, history_nodes
 from sessiontree.branches.tips import find_linked_tips, history_links, tip_of
 from sessiontree.core.entries import MESSAGE_TYPES
-from sessiontree.dialects.contract import is_metadata_id
+from sessiontree.dialects.contract import HistoryLinks, is_metadata_id
 from sessiontree.session.reader import Reader
 
 
@@ -58,7 +58,7 @@ def list_branches(session: Reader) -> list[BranchFacts]:
     if links is None:
         comparison = _HistoryComparison(session, ours, labels)
     else:
-        comparison = _LinkComparison(session, ours, labels, links.parents)
+        comparison = _LinkComparison(session, ours, labels, links)
     sizes = ContextSizes(session, links)
     merged_into = _merged_into(session)
     ids = session.journal.tree.ids
@@ -113,7 +113,9 @@ class _HistoryComparison:
     def compare(self, tip: int, *, is_active: bool) -> _Apart:
         journal = self._session.journal
         ids = journal.tree.ids
-        history = self._ours if is_active else history_nodes(self._session, ids[tip])
+        # As the conversation was, and not as the tree has it: a line after preserved ones follows their compaction.
+        find = self._session.dialect.find_history
+        history = self._ours if is_active else find(journal, tip, self._session.read_options)
         history = history[: history.index(tip) + 1]
         theirs, mine = self._is_ours, bytearray(len(journal))
         for node in history:
@@ -158,15 +160,16 @@ class _Fork(Struct, frozen=True):
 class _LinkComparison:
     """Compares branches by links: facts about a parent are those of all branches below it, and computed once."""
 
-    def __init__(
-        self, session: Reader, ours: Sequence[int], labels: Mapping[str, str], parents: Sequence[int | None]
-    ) -> None:
+    def __init__(self, session: Reader, ours: Sequence[int], labels: Mapping[str, str], links: HistoryLinks) -> None:
         self._session = session
+        self._ours = ours
         self._labels = labels
-        self._parents = parents
-        self._position = {node: at for at, node in enumerate(ours)}
+        self._parents = links.parents
+        leaf = session.node_of(session.leaf)
+        path = [] if leaf is None else links.history(leaf)
+        self._position = {node: at for at, node in enumerate(path)}
         types = session.journal.types
-        self._messages = [0, *accumulate(types[node] in MESSAGE_TYPES for node in ours)]
+        self._messages = [0, *accumulate(types[node] in MESSAGE_TYPES for node in path)]
         """By position on the active path: the number of messages before it."""
         self._forks: dict[int, _Fork] = {}
         self._times: dict[int, str] = {}
@@ -179,13 +182,22 @@ class _LinkComparison:
         fork = self._fork(tip)
         shared = 0 if fork.ancestor is None else self._position[fork.ancestor] + 1
         missing = Distance(len(self._position) - shared, self._messages[-1] - self._messages[shared])
+        if is_active:
+            missing = _distance(self._session, self._ours[self._ours.index(tip) + 1 :])
         return _Apart(
             ahead=Distance(fork.entries, fork.messages),
             behind=missing,
-            ancestor=None if fork.ancestor is None else ids[fork.ancestor],
+            ancestor=self._find_ancestor(fork.ancestor),
             name=self._labels.get(ids[tip]) or (self._active_label if is_active else fork.label),
             last_time=self._last_time(tip),
         )
+
+    def _find_ancestor(self, node: int | None) -> str | None:
+        """The id of an entry, or of the nearest one before it that is part of the tree."""
+        ids = self._session.journal.tree.ids
+        while node is not None and is_metadata_id(ids[node]):
+            node = self._parents[node]
+        return None if node is None else ids[node]
 
     def _fork(self, tip: int) -> _Fork:
         journal = self._session.journal

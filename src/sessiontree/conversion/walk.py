@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from sessiontree.dialects.canonical import CanonicalEntry
-from sessiontree.dialects.contract import is_metadata_id
+from sessiontree.dialects.contract import HistoryLinks, is_metadata_id
 from sessiontree.dialects.passthrough import is_restated
 from sessiontree.dialects.roles import with_original_role
 from sessiontree.session.reader import Reader
@@ -81,9 +81,14 @@ class _ConversationTree:
             )
         else:
             self._add_history(history)
+            links = session.dialect.find_history_links(session.journal, session.read_options)
             for other in tree.leaves():  # metadata lines too: they may belong to a history
-                if other not in self._parents:
+                if other in self._parents:
+                    continue
+                if links is None or is_metadata_id(tree.ids[other]):
                     self._add_history(session.dialect.find_history(session.journal, other, session.read_options))
+                elif other not in links.hidden:
+                    self._add_linked(links, other)
         self._children: dict[int | None, list[int]] = {}
         for node in sorted(self._parents, key=lambda node: (node in self._active, node)):
             self._children.setdefault(self._parents[node], []).append(node)
@@ -93,6 +98,13 @@ class _ConversationTree:
         for node in history:
             self._parents.setdefault(node, before)
             before = node
+
+    def _add_linked(self, links: HistoryLinks, leaf: int) -> None:
+        """Add the part of a history that is not known yet: branches share the rest."""
+        node: int | None = links.ends.get(leaf, leaf)
+        while node is not None and node not in self._parents:
+            self._parents[node] = links.parents[node]
+            node = links.parents[node]
 
     def iter_segments(self) -> Iterator[Segment]:
         pending: list[tuple[int, int | None]] = [(root, None) for root in reversed(self._children.get(None, []))]

@@ -210,6 +210,19 @@ class HistoryLinks(Struct, frozen=True):
     """By node: the last node of its history, where that is another one, such as the last result of parallel calls."""
     hidden: frozenset[int] = frozenset()
     """Leaves without a history, such as lines of a sub-agent."""
+    preserved: Mapping[int, Sequence[int]] = {}
+    """By node: nodes of its history that a compaction repeats after it, in the context of every node that follows."""
+    preserved_in_part: frozenset[int] = frozenset()
+    """Nodes that follow only some of the preserved ones."""
+
+    def history(self, node: int) -> list[int]:
+        """The history of a node."""
+        found: list[int] = []
+        at: int | None = self.ends.get(node, node)
+        while at is not None:
+            found.append(at)
+            at = self.parents[at]
+        return found[::-1]
 
 
 class RelatedFile(Struct, frozen=True):

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from sessiontree.core.context import Context, ModelRef, State
 from sessiontree.core.messages import Assistant, LazyMessages, Message, ToolResult, User, tool_calls
+from sessiontree.dialects.claude.boundaries import find_preserved
 from sessiontree.dialects.claude.chain import Chain, read_entries
 from sessiontree.dialects.claude.messages import (
     NO_CONTENT,
@@ -45,8 +46,10 @@ def build_context(chain: Chain, path: Path, read_options: ReadOptions) -> Contex
     return Context(_ids(ids, path.nodes), messages, _ids(ids, plan.nodes), _state(chain, path, messages))
 
 
-def build_messages(chain: Chain, path: Path, read_options: ReadOptions) -> Sequence[Message]:
+def build_messages(chain: Chain, nodes: list[int], read_options: ReadOptions) -> Sequence[Message]:
     """Return the messages a model receives for a path, or for a part of one."""
+    is_compacted = bool(nodes) and chain.types[nodes[0]] == "compaction"
+    path = Path(nodes, find_preserved(chain, nodes[0]).nodes) if is_compacted else Path(nodes)
     return _planned_messages(chain, _plan_messages(chain, path, read_options))
 
 

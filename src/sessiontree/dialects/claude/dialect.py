@@ -118,7 +118,7 @@ class ClaudeCode(DialectBase):
     ) -> Sequence[Message] | None:
         from sessiontree.dialects.claude.context import build_messages
 
-        return build_messages(Chain(lines), path.Path(nodes), read_options)
+        return build_messages(Chain(lines), nodes, read_options)
 
     def entry_kinds(self, lines: IndexedLines) -> list[EntryKind]:
         from sessiontree.dialects.claude.layout import entry_kinds

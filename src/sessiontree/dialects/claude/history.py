@@ -128,15 +128,37 @@ def _with_metadata_entries(chain: Chain, history: list[int], *, at_end: bool = T
         if at < len(history):
             found += entries.before(chain.lines, history[at], here)
         elif at_end:
-            last_child = max((child for child in chain.tree.children(node) if chain.is_link(child)), default=-1)
             # If the conversation went on after them, they belong to that branch and not to this leaf.
-            found += entries.leading_to(here[-1]) if here[-1] > last_child else []
+            found += entries.leading_to(here[-1]) if here[-1] > entries.last_child(chain, node) else []
     return found + history[done:]
 
 
-def has_metadata_entries(lines: IndexedLines) -> bool:
-    """Whether metadata lines of ours hold entries."""
-    return bool(_metadata_entries_of(lines).parents)
+def link_metadata_entries(chain: Chain, parents: list[int | None], ends: dict[int, int]) -> bool:
+    """Insert the entries on our metadata lines into links of histories; False if they are at several positions."""
+    entries = _metadata_entries_of(chain.lines)
+    if not entries.parents:
+        return True
+    ids = chain.tree.ids
+    for node, parent in enumerate(list(parents)):
+        if not is_metadata_id(ids[node]):
+            here = entries.by_parent.get(None if parent is None else ids[parent])
+            before = entries.before(chain.lines, node, here) if here else ()
+            if before:
+                parents[node] = before[-1]
+    for entry, line in entries.parents.items():
+        parent = chain.find_link(line)
+        if parent in ends or (line is not None and (parent is None or not chain.is_link(parent))):
+            return False  # at the end of a response it is elsewhere than before its next line
+        entry_before = entries.previous(entry)
+        parents[entry] = parent if entry_before is None else entry_before
+    last: dict[int, int] = {}
+    for line, here in entries.by_parent.items():
+        parent = chain.find_link(line)
+        if parent is not None and here[-1] > entries.last_child(chain, parent):
+            last[parent] = here[-1]
+    ends.update({node: last.get(end, end) for node, end in ends.items()})
+    ends.update(last)
+    return True
 
 
 def _metadata_entries_of(lines: IndexedLines) -> _MetadataEntries:
@@ -183,12 +205,21 @@ class _MetadataEntries:
 
     def leading_to(self, entry: int) -> list[int]:
         """Return a metadata entry and those before it after the same chain line, in their order."""
-        found: list[int] = []
+        found: dict[int, None] = {}
         at: int | None = entry
-        while at is not None and at not in found and self.parents[at] == self.parents[entry]:
-            found.append(at)
-            at = self._by_id.get(self._previous[at])
-        return found[::-1]
+        while at is not None and at not in found:
+            found[at] = None
+            at = self.previous(at)
+        return list(found)[::-1]
+
+    def previous(self, entry: int) -> int | None:
+        """Return the metadata entry before one, after the same chain line."""
+        before = self._by_id.get(self._previous[entry])
+        return before if before is not None and self.parents[before] == self.parents[entry] else None
+
+    def last_child(self, chain: Chain, node: int | None) -> int:
+        """Return the last chain line after a line; -1 if there is none."""
+        return max((child for child in chain.tree.children(node) if chain.is_link(child)), default=-1)
 
     def before(self, lines: IndexedLines, node: int, here: list[int]) -> list[int]:
         """Return those of some metadata entries that precede a chain line.

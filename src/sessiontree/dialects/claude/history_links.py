@@ -2,9 +2,10 @@
 
 The history of a leaf is found by a walk, and by a search of the whole file for lines of parallel calls. For thousands
 of branches that takes too long. In an ordinary transcript the same histories follow from links: a boundary continues
-the line that was current before it, and all lines of a response follow each other, whichever of them the conversation
-continued from. There are none where something else decides: preserved lines, missing parents, repeated uuids, our own
-metadata lines, responses in several places.
+the line that was current before it, a line after a preserved one continues the summary of its boundary (see
+`preserved_links`), and all lines of a response follow each other, whichever of them the conversation continued from.
+The entries on our own metadata lines are between the lines that they follow and precede. There are no links where
+something else decides: missing parents, repeated uuids, responses in several places.
 """
 
 from __future__ import annotations
@@ -19,33 +20,48 @@ from sessiontree.dialects.claude.boundaries import (
     is_separator,
 )
 from sessiontree.dialects.claude.chain import Chain
-from sessiontree.dialects.claude.history import has_metadata_entries
+from sessiontree.dialects.claude.history import link_metadata_entries
+from sessiontree.dialects.claude.preserved_links import Forest, PreservedLinks, find_order, link_preserved_lines
 from sessiontree.dialects.contract import HistoryLinks, ReadOptions, is_metadata_id
 
 
 def find_history_links(chain: Chain, read_options: ReadOptions) -> HistoryLinks | None:
     """Return the links of a transcript; None if only a walk from each leaf finds its history."""
-    if read_options.recovered or read_options.snips or chain.tree.problems() or has_metadata_entries(chain.lines):
+    if read_options.recovered or read_options.snips or chain.tree.problems():
         return None
     loaded = find_loaded_lines(chain)
-    if loaded.preserved or loaded.links or loaded.copies:
-        return None
+    boundaries = sorted(chain.iter_boundaries(len(chain) - 1))
     parents = _without_progress(chain)
-    groups = _find_groups(chain, parents)
-    if groups is None:
+    if loaded.copies or not all(_only_compacts(chain, boundary, parents) for boundary in boundaries):
+        return None
+    preserved: PreservedLinks | None = PreservedLinks()
+    if any(find_preserved(chain, boundary).nodes for boundary in boundaries):
+        preserved = link_preserved_lines(chain, loaded, boundaries, parents)
+    elif loaded.preserved or loaded.links:
+        return None
+    groups = None if preserved is None else _find_groups(chain, parents)
+    if preserved is None or groups is None:
         return None
     ends: dict[int, int] = {}
     for group in groups:
         ends.update(dict.fromkeys(group[:-1], group[-1]))
-    if not _link_boundaries(chain, parents):
-        return None
+    for boundary in boundaries:
+        parents[boundary] = find_leaf_before(chain, boundary)
     parents = [parent if parent is None else ends.get(parent, parent) for parent in parents]
     for group in groups:
         for node, previous in zip(group[1:], group, strict=False):
             parents[node] = previous
-    if _has_cycle(parents):
+    if not link_metadata_entries(chain, parents, ends):
         return None
-    return HistoryLinks(parents, ends, _hidden_leaves(chain))
+    order = find_order(parents)
+    if order is None:
+        return None
+    if preserved.repeated:
+        forest = Forest(parents, order)
+        if not all(forest.is_above(node, ends.get(leaf, leaf)) for node, leaf in preserved.repeated):
+            return None
+    ends.update(preserved.ends)
+    return HistoryLinks(parents, ends, _hidden_leaves(chain), preserved.nodes, frozenset(preserved.in_part))
 
 
 def _without_progress(chain: Chain) -> list[int | None]:
@@ -67,15 +83,11 @@ def _without_progress(chain: Chain) -> list[int | None]:
     return parents
 
 
-def _link_boundaries(chain: Chain, parents: list[int | None]) -> bool:
-    """Link each boundary to the line that it continues; False if one of them does anything else."""
-    for boundary in chain.iter_boundaries(len(chain) - 1):
-        if parents[boundary] is not None or find_preserved(chain, boundary).nodes:
-            return False
-        if is_separator(chain, boundary) or compacts_nothing(chain, boundary):
-            return False
-        parents[boundary] = find_leaf_before(chain, boundary)
-    return True
+def _only_compacts(chain: Chain, boundary: int, parents: Sequence[int | None]) -> bool:
+    """Whether a boundary is an ordinary one: a root that compacts what precedes it."""
+    if parents[boundary] is not None:
+        return False
+    return not is_separator(chain, boundary) and not compacts_nothing(chain, boundary)
 
 
 def _find_groups(chain: Chain, parents: Sequence[int | None]) -> list[list[int]] | None:
@@ -150,19 +162,6 @@ def _can_be_linked(chain: Chain, group: Sequence[int], shards: int, parents: Seq
     answered = [call for node in group[shards:] for call in chain.summary(node).results]
     calls = {call for node in group[:shards] for call in chain.summary(node).calls}
     return len(answered) == len(set(answered)) and calls.issubset(answered)
-
-
-def _has_cycle(parents: Sequence[int | None]) -> bool:
-    """Whether following some parents never ends."""
-    walk_of = [0] * len(parents)
-    for start in range(len(parents)):
-        node: int | None = start
-        while node is not None and not walk_of[node]:
-            walk_of[node] = start + 1
-            node = parents[node]
-        if node is not None and walk_of[node] == start + 1:
-            return True
-    return False
 
 
 def _hidden_leaves(chain: Chain) -> frozenset[int]:

@@ -69,7 +69,7 @@ def is_reached(chain: Chain, loaded: LoadedLines, leaf: int) -> bool:
     # A boundary itself cannot be pinned; the path to it is the history that it compacts.
     if chain.types[leaf] == "compaction" or leaf not in loaded or leaf in loaded.anchors:
         return False
-    return leaf >= loaded.start or leaf == chain.once(_find_client_leaf)
+    return leaf >= loaded.start or leaf == find_client_leaf(chain)
 
 
 def find_earlier_path(chain: Chain, leaf: int | None, read_options: ReadOptions) -> Path:
@@ -178,6 +178,11 @@ def find_leaf(chain: Chain, read_options: ReadOptions) -> int | None:
     if (last > pin or not is_explicit) and _is_on_pinned_branch(chain, loaded, candidate, pinned):
         return candidate
     return pinned
+
+
+def find_client_leaf(chain: Chain) -> int | None:
+    """Return the current leaf for the client, whatever the options of a reader are."""
+    return chain.once(_find_client_leaf)
 
 
 def _find_client_leaf(chain: Chain) -> int | None:

@@ -65,6 +65,8 @@ class WriteState:
         """Lines that a boundary preserved."""
         self._preserved_last: frozenset[str] = frozenset()
         """Lines that the last boundary preserved."""
+        self._unpreserved: set[str] = set()
+        """Lines with no preserved line on the path up to their last boundary; branches share most of it."""
         self._boundaries = 0
         self._boundaries_before: dict[str, int] = {}
         """Lines -> the number of boundaries before each."""
@@ -225,13 +227,14 @@ class WriteState:
     def _has_preserved_lines(self, parent: str) -> bool:
         """Whether a boundary elsewhere preserves any line of the path up to its last boundary."""
         at: str | None = parent
-        while at is not None and at in self._placed:
+        walked: list[str] = []
+        while at is not None and at in self._placed and at not in self._unpreserved:
             placed = self._placed[at]
             if not self._preserved.isdisjoint(placed.uuids):
                 return True
-            if placed.is_separated or placed.kept is not None:
-                return False
-            at = placed.parent
+            walked.append(at)
+            at = None if placed.is_separated or placed.kept is not None else placed.parent
+        self._unpreserved.update(walked)
         return False
 
     # What compactions keep
@@ -257,6 +260,7 @@ class WriteState:
         self._boundaries += 1
         self._preserved_last = frozenset(preserved)
         self._preserved |= self._preserved_last
+        self._unpreserved.clear()
 
     def context_lines(self, leaf: str) -> list[str]:
         """Return the lines of the context at a line: from the last compaction on, its summary first."""
