@@ -71,8 +71,8 @@ from sessiontree.core.messages import (
     parse_message,
     tool_calls,
 )
+from sessiontree.core.usage import USAGE_TYPES
 from sessiontree.dialects.pi import PI
-from sessiontree.library.counts import USAGE_TYPES
 from sessiontree.views.graph import build_graph
 from tests.builders import TIME, examples, header, message_line, opened
 

@@ -11,6 +11,7 @@ import zstandard
 
 import sessiontree
 from sessiontree.errors import ReadOnlyError, UsageError
+from sessiontree.library.aggregate import build_statistics, select_sessions
 from sessiontree.repair import carry_out, examine, plan_repair
 from sessiontree.views.listing import describe_summary
 from tests.dialects.goldens import copied, outline, sent_by_program
@@ -148,6 +149,36 @@ def test_usage_that_two_lines_report_counts_once(tmp_path: Path) -> None:
     session = sessiontree.open(written(tmp_path, rollout([*said("1", "a1"), record, event, event])))
     usage = session.usage()
     assert (usage.requests, usage.input, usage.cached, usage.output) == (1, 60, 40, 20)
+
+
+def test_usage_belongs_to_the_model_of_its_turn(tmp_path: Path) -> None:
+    def used(total: int) -> dict[str, Any]:
+        info = {
+            "last_token_usage": {"input_tokens": 10, "output_tokens": 5},
+            "total_token_usage": {"total_tokens": total},
+        }
+        return line("event_msg", {"type": "token_count", "info": info})
+
+    def settings(model: str) -> dict[str, Any]:
+        return line("turn_context", {"model": model})
+
+    first = [settings("model-a"), *said("1", "a1"), used(15), used(30)]
+    world = World(tmp_path)
+    path = world.put(f".codex/sessions/2026/01/01/rollout-2026-01-01T00-00-00-{THREAD}.jsonl", rollout(first))
+    with world.library() as library:
+        (summary,) = library.everything()
+        assert summary.model == "model-a"
+    with path.open("ab") as file:  # the counts of what was there are extended
+        for added in [*said("2", "a2"), used(45), settings("model-b"), *said("3", "a3"), used(60)]:
+            file.write(json.dumps(added).encode() + b"\n")
+    with world.library() as library:
+        (summary,) = library.everything()
+        found = {one.model: (one.input, one.output) for one in summary.unpriced}
+        assert (summary.model, found) == ("model-b", {"model-a": (30, 15), "model-b": (10, 5)})
+        statistics = build_statistics(library, select_sessions(library), by="model")
+        assert {group.key: group.numbers.requests for group in statistics.groups} == {"model-a": 3, "model-b": 1}
+    usage = sessiontree.open(path).usage()
+    assert {one.model: one.input for one in usage.unpriced} == {"model-a": 30, "model-b": 10}
 
 
 # Storage

@@ -9,9 +9,22 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sessiontree.core.entries import BranchSummary, Compaction, Entry, MessageEntry, UsageRecord
+from sessiontree.core.entries import (
+    ENTRY_TYPES,
+    BranchSummary,
+    Compaction,
+    Entry,
+    MessageEntry,
+    ModelChange,
+    UsageRecord,
+)
 from sessiontree.core.jsonio import Value
 from sessiontree.core.messages import Assistant, Cost, ToolResult, Usage
+
+USAGE_TYPES = frozenset(kind for kind, cls in ENTRY_TYPES.items() if {"message", "usage"} & {*cls.__struct_fields__})
+"""Types of entries that may report usage."""
+REQUEST = "request"
+"""The kind of a usage record that belongs to a request of the conversation."""
 
 _LARGEST = 2**53
 _NO_COST = Cost()
@@ -141,9 +154,13 @@ class UsageSum:
         self._has_fractions = [False] * 4
         """By kind of tokens: whether a count is not an integer."""
         self._models: dict[str, int] = {"": 0}
+        self._model = ""
+        """The model of the requests that do not name it themselves."""
 
     def add(self, entry: Entry) -> int | None:
         """Add an entry; returns the number of its response, or None if it reports no usage."""
+        if isinstance(entry, ModelChange):
+            self._model = entry.selector or self._model
         found = usage_of(entry)
         if found is None:
             return None
@@ -153,7 +170,7 @@ class UsageSum:
         if start is None:
             start = self._rows[response] = len(cells)
             cells.extend(_EMPTY_ROW)
-        model = model_of(entry)
+        model = model_of(entry) or (self._model if is_request(entry) else "")
         if model:
             cells[start + _MODEL] = self._models.setdefault(model, len(self._models))
         if response == entry.id or size >= cells[start + _SIZE]:
@@ -203,8 +220,15 @@ class UsageSum:
 
 def model_of(entry: Entry) -> str:
     """The model that produced an entry; empty if it is not recorded."""
+    if isinstance(entry, UsageRecord):
+        return entry.model or ""
     message = entry.message if isinstance(entry, MessageEntry) else None
     return (message.model or "") if isinstance(message, Assistant) else ""
+
+
+def is_request(entry: Entry) -> bool:
+    """Whether an entry has the usage of a request of the conversation, on a line of its own."""
+    return isinstance(entry, UsageRecord) and entry.kind == REQUEST
 
 
 def unpriced_usage(model: str, usage: Usage) -> UnpricedUsage:

@@ -123,6 +123,8 @@ class Traits(Struct, frozen=True):
     uses_home_blobs: bool = False
     """Whether large content may be stored in the blobs of our home folder, because the client reads them."""
     marks: LineMarks = LineMarks()
+    model_types: frozenset[str] = frozenset()
+    """Types of lines that name the model of the requests after them, whose own lines do not name it."""
     has_short_summaries: bool = False
     """Whether the client shows the `shortSummary` of a compaction, for example as the title."""
     truncation_notice: str = ""
@@ -412,7 +414,10 @@ class Format(_Described, Protocol):
         ...
 
     def parse_usage(self, raw: bytes) -> Entry:
-        """Parse a line for its usage, model and response id. Content may be left out, which is most of its bytes."""
+        """Parse a line for its usage, model and response id. Content may be left out, which is most of its bytes.
+
+        A line of the `Traits.model_types` is a `ModelChange` here.
+        """
         ...
 
     def find_header(self, lines: IndexedLines) -> Header | None:

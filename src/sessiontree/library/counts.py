@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from msgspec import Struct
 
 from sessiontree.branches.tips import count_tips
-from sessiontree.core.entries import ENTRY_TYPES, Entry, MessageEntry
+from sessiontree.core.entries import Entry, MessageEntry, ModelChange
 from sessiontree.core.messages import Assistant, Usage, User
 from sessiontree.core.usage import UnpricedUsage, UsageSum, UsageTotals, model_of, total_usage, unpriced_totals
 from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.session.journal import Journal
-from sessiontree.session.reader import Reader
+from sessiontree.session.reader import Reader, iter_usage_entries
 
-USAGE_TYPES = frozenset(kind for kind, cls in ENTRY_TYPES.items() if {"message", "usage"} & {*cls.__struct_fields__})
-"""Types of entries that may report usage."""
 _SYNTHETIC = "<synthetic>"
 
 
@@ -58,6 +56,8 @@ class UsedEntries:
 
     def add(self, entry: Entry) -> int | None:
         """Add an entry; returns the row of its response in `usage`."""
+        if isinstance(entry, ModelChange):
+            self.model = entry.selector or self.model
         message = entry.message if isinstance(entry, MessageEntry) else None
         if isinstance(message, Assistant):
             if message.model and message.model != _SYNTHETIC:
@@ -75,7 +75,7 @@ def _is_larger(usage: Usage | None, before: Usage) -> bool:
 
 def count(reader: Reader) -> Counted:
     """Count everything; all lines of the file have to be there."""
-    used = UsedEntries(_iter_usage_entries(reader.journal, range(len(reader.journal))))
+    used = UsedEntries(iter_usage_entries(reader.journal, range(len(reader.journal))))
     return count_entries(reader, used.facts())
 
 
@@ -125,7 +125,7 @@ def extend_counts(before: Counted, journal: Journal, first: int) -> Counted:
     branch begins there. The number of branches then becomes an estimate.
     """
     nodes = range(first, len(journal))
-    entries = list(_iter_usage_entries(journal, nodes))
+    entries = list(iter_usage_entries(journal, nodes))
     used = UsedEntries(entries)
     more, is_exact = _added_branches(before.tip, journal, first)
     return Counted(
@@ -179,8 +179,9 @@ def _added_usage(before: Counted, used: Sequence[Entry]) -> UsageTotals:
     it, and then subtracted.
     """
     seed = before.seed
-    along = [] if seed is None else [_seed_entry(seed)]
-    old, new, off = before.usage, total_usage([*along, *used]), total_usage(along)
+    along: list[Entry] = [] if seed is None else [_seed_entry(seed)]
+    model = ModelChange(model=before.model)
+    old, new, off = before.usage, total_usage([*along, model, *used]), total_usage(along)
     return UsageTotals(
         old.requests + new.requests - off.requests,
         old.input + new.input - off.input,
@@ -198,16 +199,6 @@ def _seed_entry(seed: LastResponse) -> MessageEntry:
 
 def _negative(usage: UnpricedUsage) -> UnpricedUsage:
     return UnpricedUsage(usage.model, -usage.input, -usage.output, -usage.cached)
-
-
-def _iter_usage_entries(journal: Journal, nodes: Sequence[int]) -> Iterator[Entry]:
-    """Entries that report usage, in file order; others are not decoded."""
-    mark = journal.dialect.traits.marks.usage
-    with_usage = [node for node in nodes if journal.types[node] in USAGE_TYPES]
-    for node, raw in zip(with_usage, journal.iter_raw(with_usage), strict=True):
-        if mark in raw:
-            entry = journal.dialect.parse_usage(raw)
-            yield entry if entry.id else msgspec.structs.replace(entry, id=journal.tree.ids[node])
 
 
 def _tip(journal: Journal, nodes: Sequence[int]) -> str | None:

@@ -30,10 +30,10 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree.core.context import milliseconds
-from sessiontree.core.entries import Entry, MessageEntry, UsageRecord
+from sessiontree.core.entries import Entry, MessageEntry, ModelChange, UsageRecord
 from sessiontree.core.jsonio import parse_json
 from sessiontree.core.messages import Assistant, ToolCall, ToolResult, tool_calls
-from sessiontree.core.usage import UnpricedUsage, unpriced_totals
+from sessiontree.core.usage import USAGE_TYPES, UnpricedUsage, unpriced_totals
 from sessiontree.dialects.passthrough import PASSTHROUGH, passthrough_of
 from sessiontree.library import counts
 from sessiontree.library.counts import Counted
@@ -191,9 +191,10 @@ def read_stats(reader: Reader, default_time: int) -> FileStats:
     counted = counts.count_entries(reader, Counted())  # first, because that needs much memory for a moment
     collector = _StatsCollector(reader.dialect.name, default_time)
     shadowed = reader.shadowed
-    usage_mark = journal.dialect.traits.marks.usage
+    usage_mark, model_types = journal.dialect.traits.marks.usage, journal.dialect.traits.model_types
     for node, raw in _iter_counted(journal):
-        entry = journal.dialect.parse(raw)
+        is_model = journal.types[node] in model_types
+        entry = journal.dialect.parse_usage(raw) if is_model else journal.dialect.parse(raw)
         keys = _keys_of(entry, raw)
         if not entry.id:
             entry = msgspec.structs.replace(entry, id=journal.tree.ids[node])
@@ -341,7 +342,7 @@ class _StatsCollector:
         `reports` is whether the line has a field for usage.
         """
         model = self._model_in(entry)
-        row = self.used.add(entry) if reports else None
+        row = self.used.add(entry) if reports or isinstance(entry, ModelChange) else None
         if row is None:
             return False
         if row == len(self._response_keys):
@@ -395,6 +396,8 @@ class _StatsCollector:
         """The model that an entry names, else that of the last response."""
         match entry:
             case MessageEntry(message=Assistant(model=str(model))) if model:
+                self._model = self._models.index_of(model)
+            case ModelChange(selector=str(model)):
                 self._model = self._models.index_of(model)
             case UsageRecord(model=str(model)) if model:
                 return self._models.index_of(model)  # outside of the conversation: later calls do not belong to it
@@ -461,10 +464,11 @@ class _StringTable:
 
 def _iter_counted(journal: Journal) -> Iterator[tuple[int, bytes]]:
     """Entries that may have something to count, with their lines, in file order."""
-    nodes = array("i", (node for node, kind in enumerate(journal.types) if kind in counts.USAGE_TYPES))
-    marks = journal.dialect.traits.marks
+    marks, model_types = journal.dialect.traits.marks, journal.dialect.traits.model_types
+    wanted = USAGE_TYPES | model_types
+    nodes = array("i", (node for node, kind in enumerate(journal.types) if kind in wanted))
     for node, raw in zip(nodes, journal.iter_raw(nodes), strict=True):
-        if marks.usage in raw or any(mark in raw for mark in marks.tools):
+        if marks.usage in raw or any(mark in raw for mark in marks.tools) or journal.types[node] in model_types:
             yield node, raw
 
 

@@ -9,12 +9,13 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from sessiontree.core.context import Context, path_messages
 from sessiontree.core.entries import Config, Entry, Fragment, Header, Label, Problem
 from sessiontree.core.messages import LazyMessages, Message, ToolCall, ToolResult, tool_calls
-from sessiontree.core.usage import UsageTotals, total_usage
+from sessiontree.core.usage import USAGE_TYPES, UsageTotals, total_usage
 from sessiontree.dialects.contract import AS_CLIENT, ClientNotes, Dialect, ReadOptions, RelatedFile, is_metadata_id
 from sessiontree.dialects.defaults import path_of_nodes
 from sessiontree.errors import AmbiguousError, NotFoundError
@@ -362,7 +363,7 @@ class Reader:
     def usage(self) -> UsageTotals:
         """Tokens, cost and requests of the whole session, each response counted once."""
         with self._mutex:
-            return total_usage(self)
+            return total_usage(iter_usage_entries(self._journal, range(len(self._journal))))
 
     # Internals
 
@@ -437,3 +438,14 @@ class Reader:
     def _entries_of_type(self, kind: str) -> list[Entry]:
         with self._mutex:
             return self._journal.entries([node for node, type in enumerate(self._journal.types) if type == kind])
+
+
+def iter_usage_entries(journal: Journal, nodes: Sequence[int]) -> Iterator[Entry]:
+    """Entries that report usage, or the model for that of others, in file order; others are not decoded."""
+    mark, model_types = journal.dialect.traits.marks.usage, journal.dialect.traits.model_types
+    wanted = USAGE_TYPES | model_types
+    with_usage = [node for node in nodes if journal.types[node] in wanted]
+    for node, raw in zip(with_usage, journal.iter_raw(with_usage), strict=True):
+        if mark in raw or journal.types[node] in model_types:
+            entry = journal.dialect.parse_usage(raw)
+            yield entry if entry.id else msgspec.structs.replace(entry, id=journal.tree.ids[node])

@@ -48,6 +48,7 @@ class Codex(DialectBase):
         has_title_file=True,
         is_writable=True,
         bookkeeping=records.BOOKKEEPING,
+        model_types=frozenset({records.TURN_CONTEXT}),
         marks=LineMarks(
             usage=b'usage"', tools=(b"_call",), prompts=(b'"user"',), results=(b'"type":"function_call_output"',)
         ),
@@ -77,6 +78,9 @@ class Codex(DialectBase):
 
     def parse(self, raw: bytes) -> Entry:
         return records.parse_raw(raw)
+
+    def parse_usage(self, raw: bytes) -> Entry:
+        return records.parse_usage(raw)
 
     def find_leaf(self, lines: IndexedLines, read_options: ReadOptions) -> int | None:
         history = rollbacks.find_history(lines, rollbacks.last_entry(lines))

@@ -26,6 +26,7 @@ from sessiontree.core.entries import (
     Entry,
     Header,
     MessageEntry,
+    ModelChange,
     Unknown,
     UsageRecord,
     parse_entry,
@@ -33,6 +34,7 @@ from sessiontree.core.entries import (
 from sessiontree.core.ids import iso_time
 from sessiontree.core.jsonio import parse_object
 from sessiontree.core.messages import Usage
+from sessiontree.core.usage import REQUEST
 from sessiontree.dialects.codex.items import (
     ANSWER_TYPES,
     CALL_TYPES,
@@ -290,6 +292,15 @@ def parse_line(fields: dict[str, Any]) -> Entry:
     return Unknown(timestamp=time, kind=place.type, fields=fields)
 
 
+def parse_usage(raw: bytes) -> Entry:
+    """Parse a line as usual; the settings of a turn as its model."""
+    fields = parse_object(raw)
+    entry = parse_line(fields)
+    if not isinstance(entry, Unknown) or entry.kind != TURN_CONTEXT:
+        return entry
+    return ModelChange(timestamp=entry.timestamp, model=string(fields["payload"], "model") or None)
+
+
 def _parse_usage(payload: Item, time: str) -> UsageRecord:
     """Usage of a request, on a line of its own or in an event. Both may report the same request.
 
@@ -302,7 +313,7 @@ def _parse_usage(payload: Item, time: str) -> UsageRecord:
     used, overall = (found if isinstance(found, dict) else {} for found in (usage, total))
     return UsageRecord(
         timestamp=time,
-        kind="request",
+        kind=REQUEST,
         usage=usage_of(used) if used else None,
         response_id=f"{count(overall, 'total_tokens')} tokens" if overall else None,
     )
