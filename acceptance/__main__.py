@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import sys
 import tempfile
@@ -112,10 +111,12 @@ def _reason_missing(name: Name) -> str | None:
 
 def _try_all(cases: Sequence[Case], scratch: Path) -> list[Outcome]:
     outcomes: list[Outcome] = []
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(network.WORKERS) as pool:
         for outcome in pool.map(lambda case: _try_safely(case, scratch), cases):
             outcomes.append(outcome)
             _log(f"{len(outcomes)} of {len(cases)}: {outcome.case.row} in {outcome.case.program}: {outcome.status}")
+            if outcome.status == "differs":  # shown at once, because the table comes much later
+                _log("\n".join(f"    {line}" for line in [outcome.reason, *outcome.difference] if line))
     return outcomes
 
 

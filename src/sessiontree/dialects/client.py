@@ -92,6 +92,9 @@ class Client:
     drops_failed_turns = False
     """Whether the client never sends an answer that failed or was aborted, nor the results of its calls."""
 
+    sends_kept_summaries = False
+    """Whether the client sends older summaries among the messages that a compaction keeps, and that it covers."""
+
     sent_custom_types: frozenset[str] = frozenset()
     """The types of `custom` entries whose data the client sends; other clients send none."""
 
