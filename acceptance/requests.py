@@ -18,8 +18,8 @@ PREAMBLES = (
     *("<environment_context", "<user_instructions", "# AGENTS.md", "<permissions instructions", "<skills_instructions"),
     *("<system-reminder", "<session_context"),
 )
-MEDIA_OF_RESULT = "Attached media from tool result:"
-"""The first text of the message in which OpenCode sends the images of a result."""
+MEDIA_OF_RESULT = ("Attached media from tool result:", "(attached media from previous tool call)")
+"""The first text of the message in which OpenCode or Qwen Code sends the images of a result."""
 NO_RESPONSE = "No response requested."
 REMINDER = "<system-reminder>"
 _REMINDER_BEFORE = re.compile(r"\A<system-reminder>\nToday: [^<]*</system-reminder>\s*")
@@ -126,7 +126,7 @@ def _content_blocks(contents: list[JsonObject]) -> list[tuple[str, JsonObject]]:
 
 def _is_media_of_result(parts: list[JsonObject]) -> bool:
     """Whether a message has only the images of the result before it: those of tools are texts in this API."""
-    return len(parts) > 1 and parts[0].get("text") == MEDIA_OF_RESULT
+    return len(parts) > 1 and parts[0].get("text") in MEDIA_OF_RESULT
 
 
 def _block(part: JsonObject) -> JsonObject:
