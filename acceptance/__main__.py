@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
@@ -62,9 +61,10 @@ def main() -> int:
             sources = [source for source in iter_sources(scratch) if options.case in source.name]
             outcomes = _try_all(list(iter_cases(sources, installed, conversions=not options.as_is)), scratch)
             if not options.as_is and options.case in "turns":
-                outcomes += try_turns([name for name in installed if name in WITH_TURNS], scratch / "turns")
+                with_turns = [name for name in installed if name in WITH_TURNS]
+                outcomes += _together(lambda name: try_turns([name], scratch / "turns"), with_turns)
             if not options.as_is and options.case in "commands":
-                outcomes += try_commands(installed, scratch / "commands")
+                outcomes += _together(lambda name: try_commands([name], scratch / "commands"), installed)
         generated: dict[str, list[Outcome]] = {}
         if not options.case and not options.as_is:
             seed = random_seed() if options.seed is None else options.seed
@@ -112,11 +112,19 @@ def _reason_missing(name: Name) -> str | None:
 
 def _try_all(cases: Sequence[Case], scratch: Path) -> list[Outcome]:
     outcomes: list[Outcome] = []
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(network.WORKERS) as pool:
         for outcome in pool.map(lambda case: _try_safely(case, scratch), cases):
             outcomes.append(outcome)
             _log(f"{len(outcomes)} of {len(cases)}: {outcome.case.row} in {outcome.case.program}: {outcome.status}")
+            if outcome.status == "differs":  # shown at once, because the table comes much later
+                _log("\n".join(f"    {line}" for line in [outcome.reason, *outcome.difference] if line))
     return outcomes
+
+
+def _together(attempt: Callable[[Name], Iterable[Outcome]], names: Sequence[Name]) -> list[Outcome]:
+    """Try programs at the same time, each with one session after the other."""
+    with ThreadPoolExecutor(network.WORKERS) as pool:
+        return list(chain.from_iterable(pool.map(lambda name: list(attempt(name)), names)))
 
 
 def _try_safely(case: Case, scratch: Path) -> Outcome:

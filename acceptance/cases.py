@@ -14,8 +14,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from msgspec.structs import replace
-
 import sessiontree
 from acceptance import drivers
 from acceptance.comparison import (
@@ -24,9 +22,11 @@ from acceptance.comparison import (
     differences,
     joined_answers,
     purposes,
+    with_placeholders,
     without_failed_turns,
     without_open_calls,
 )
+from acceptance.expectations import expected_messages
 from acceptance.histories import (
     SECONDS,
     NoHistoryError,
@@ -40,25 +40,15 @@ from acceptance.histories import (
     sent_history,
 )
 from acceptance.programs import Name, Program, install
-from acceptance.sources import Dialect, Source
+from acceptance.sources import Source
 from sessiontree import Session
 from sessiontree.conversion.context_edits import LEFT_OUT
 from sessiontree.conversion.install import Plan, carry_out, make_plan
 from sessiontree.conversion.install import Request as InstallRequest
-from sessiontree.conversion.tool_mapping import map_call
 from sessiontree.conversion.walk import iter_entries
 from sessiontree.core.entries import CONTEXT_TYPES
 from sessiontree.core.jsonio import parse_object
-from sessiontree.core.messages import (
-    Assistant,
-    Block,
-    Message,
-    Text,
-    Thinking,
-    ToolCall,
-    blocks_of,
-    parse_message,
-)
+from sessiontree.core.messages import Message, parse_message
 from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.providers import render
 from sessiontree.views.json import describe_state
@@ -74,13 +64,14 @@ SENDS: tuple[Name, ...] = ("claude", *RESUMED)
 """Programs whose history is that of a request; of the others, that which they rebuild."""
 WITHOUT_ERRORS: tuple[Name, ...] = RESUMED
 """Programs that send results through an API that does not mark errors."""
-THINKING_AS_TEXT: tuple[Name, ...] = ("opencode",)
-"""Programs that send the thinking of another model as text."""
 LINEAR: tuple[Name, ...] = ("codex", "opencode", "gemini")
 """Programs whose sessions have no branches."""
 
-DROP_FAILED_TURNS: tuple[Name, ...] = ("pi", "omp")
-"""Programs that do not send failed answers: oh-my-pi leaves them out of the history, Pi out of each request."""
+DROP_FAILED_TURNS: tuple[Name, ...] = ("pi", "omp", "opencode")
+"""Programs that do not send failed answers: oh-my-pi leaves them out of the history, the others out of each request."""
+
+IMAGE_PLACEHOLDERS: dict[Name, str] = {"codex": "image content omitted because it could not be processed"}
+"""What a program sends in the place of an image that cannot be decoded."""
 
 # Known defects of the programs, with the reason. Such a difference is shown but does not fail the run.
 KNOWN: dict[tuple[str, Name], str] = {
@@ -308,30 +299,6 @@ def install_session(
     return plan
 
 
-def map_tool_names(messages: Sequence[Message], source: Dialect, program: Dialect) -> list[Message]:
-    """Messages with tool calls renamed to the program's tools, where it has an equivalent."""
-
-    def map_block(block: Block) -> Block:
-        if not isinstance(block, ToolCall):
-            return block
-        mapped = map_call(block.name, block.arguments, source, program)
-        return ToolCall(block.id, mapped.name, mapped.arguments) if mapped else block
-
-    return [
-        replace(message, content=tuple(map(map_block, blocks_of(message.content))))
-        if isinstance(message, Assistant)
-        else message
-        for message in messages
-    ]
-
-
-def thinking_as_text(message: Message) -> Message:
-    if not isinstance(message, Assistant):
-        return message
-    blocks = [Text(block.thinking) if isinstance(block, Thinking) else block for block in blocks_of(message.content)]
-    return replace(message, content=tuple(blocks))
-
-
 def _rebuilt(program: Name, path: Path, scratch: Path) -> JsonObject:
     match program:
         case "claude":
@@ -357,20 +324,29 @@ def compare_history(
 
     Without `failed_turns`, answers that failed are left out of both.
     """
-    messages: Sequence[Message] = session.context(leaf).messages
     theirs = [] if case.program in SENDS else [parse_message(message) for message in rebuilt["messages"]]
-    if not failed_turns:
-        messages, theirs = without_failed_turns(messages), without_failed_turns(theirs)
-    if case.is_original and case.program not in SENDS:
-        here, there = compare_state(session, rebuilt, session.leaf)
-        return [*map(repr, messages), *here], [*map(repr, theirs), *there]
-    meant = (
-        list(messages) if is_mapped or case.is_original else map_tool_names(messages, case.source.dialect, case.program)
-    )
-    if case.program in THINKING_AS_TEXT and not case.is_original:
-        meant = [*map(thinking_as_text, meant)]
-    if case.program in RESUMED:
-        meant = joined_answers(meant)
+    theirs = theirs if failed_turns else without_failed_turns(theirs)
+    if is_mapped or case.is_original:
+        meant = list(session.context(leaf).messages)
+        meant = meant if failed_turns else without_failed_turns(meant)
+        if case.is_original and case.program not in SENDS:
+            here, there = compare_state(session, rebuilt, session.leaf)
+            return [*map(repr, meant), *here], [*map(repr, theirs), *there]
+        return _compare_messages(case, meant, theirs, rebuilt)
+    # A conversion may also restate the messages of a compaction in the words of the source.
+    for in_recorded_words in (False, True):
+        meant = expected_messages(session, case.program, leaf, in_recorded_words, failed_turns=failed_turns)
+        ours, sent = _compare_messages(case, meant, theirs, rebuilt)
+        if ours == sent:
+            break
+    return ours, sent
+
+
+def _compare_messages(
+    case: Case, meant: list[Message], theirs: list[Message], rebuilt: JsonObject
+) -> tuple[list[str], list[str]]:
+    if case.program in RESUMED or not case.is_original:
+        meant, theirs = joined_answers(meant), joined_answers(theirs)
     ours = render(meant, "anthropic").messages
     sent = rebuilt["messages"] if case.program in SENDS else render(theirs, "anthropic").messages
     # A conversion drops the thinking of another model.
@@ -396,6 +372,10 @@ def find_rule_difference(
         session = sessiontree.open(case.source.path, dialect=case.program)
         ours, theirs = compare_history(case, session, rebuilt, leaf=leaf)
         return "oh-my-pi drops calls without a result" if ours == theirs else None
+    if case.program in IMAGE_PLACEHOLDERS:
+        messages = case.source.opened(case.program).context(leaf).messages
+        if with_placeholders(ours, messages, IMAGE_PLACEHOLDERS[case.program]) == list(theirs):
+            return f"{case.program} sends no images that cannot be decoded"
     if case.program in DROP_FAILED_TURNS:
         session = case.source.opened(case.program)
         ours, theirs = compare_history(case, session, rebuilt, leaf=leaf, failed_turns=False)

@@ -10,9 +10,12 @@ parts are compared: they must occur at the same position. A text that both sides
 
 from __future__ import annotations
 
+import base64
 import difflib
+import functools
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any, TypeAlias
@@ -24,25 +27,31 @@ from sessiontree.core.messages import (
     BashExecution,
     BranchSummaryText,
     CompactionSummary,
+    Image,
     Message,
     OtherMessage,
     ToolResult,
     blocks_of,
+    message_blocks,
     tool_calls,
 )
 from sessiontree.providers import render
 from sessiontree.providers.templates import NO_OUTPUT, NO_RESULT, NO_USER_BEFORE, NO_USER_BETWEEN
+from sessiontree.tui.image_size import image_size
 
 JsonObject: TypeAlias = dict[str, Any]
 Parts: TypeAlias = tuple[str, ...]
 
 NOTHING_RECORDED = "(nothing was recorded)"
-# The placeholders for a missing tool result: ours, the two of Claude Code, Neovate's, Codex's and Qwen Code's.
+# The placeholders for a missing tool result: ours, the two of Claude Code, Neovate's, Codex's, Qwen Code's, OpenCode's,
+# and the one that we write for Gemini CLI.
 MISSING_RESULT_TEXTS = (
     *(NO_RESULT, "[Tool call interrupted:", "[Tool result missing", "[Request interrupted by user]"),
-    *("aborted", "Tool execution result was not recorded"),
+    *("aborted", "Tool execution result was not recorded", "[Tool execution was interrupted]"),
+    "[No result was recorded for this call.]",
 )
-# Ours, and Claude Code's for a message without content, and for a command without text or output.
+# Ours, Claude Code's for a message without content, and for a command without text or output, and Gemini CLI's for an
+# answer that is missing at the end.
 FILLER_TEXTS = (
     NO_USER_BEFORE,
     NO_USER_BETWEEN,
@@ -50,13 +59,25 @@ FILLER_TEXTS = (
     "<bash-input></bash-input>",
     "<bash-stdout></bash-stdout>",
     "<bash-stdout></bash-stdout><bash-stderr></bash-stderr>",
+    "[The previous response was interrupted before it completed.]",
 )
+ANSWER_TO_SUMMARY = "Got it. Thanks for the additional context!"
+"""The answer that Gemini CLI and Qwen Code have directly after a summary. There, it is left out."""
+QUESTION_BEFORE_SUMMARY = "user: What did we do so far?"
+"""The prompt that OpenCode has directly before a summary, which is the answer. There, it is left out."""
 # What Claude Code sends where nothing is left of the first message, and before a prompt without an answer before it.
 ORPHANED = "user: [Orphaned tool result removed due to conversation resume]"
 NO_RESPONSE = "assistant: No response requested."
 
+SUMMARY = "summary: "
+"""The start of a line with a summary. Its role is not compared: it is the user's, in OpenCode the assistant's."""
+
 FAILED = ("aborted", "error")
 """Reasons of a stop after which Pi and oh-my-pi do not send an answer."""
+
+# The lines of a call and of a result, with its id. Ids have no white space.
+_CALL = re.compile(r"assistant calls .*? (\S*): ", re.DOTALL)
+_RESULT = re.compile(r"(?:error|result) of (\S*): (.*)", re.DOTALL)
 
 MAX_LINE = 160
 MAX_DIFFERENCE = 24
@@ -111,6 +132,20 @@ def joined_answers(messages: Sequence[Message]) -> list[Message]:
     return joined
 
 
+def with_placeholders(lines: Sequence[str], messages: Sequence[Message], placeholder: str) -> list[str]:
+    """Lines with a text in the place of each image that cannot be decoded."""
+    images = [block for message in messages for block in message_blocks(message) if isinstance(block, Image)]
+    labels = [_image_label(image.mime_type, image.data) for image in images if not _is_readable(image)]
+    return [functools.reduce(lambda text, label: text.replace(label, placeholder), labels, line) for line in lines]
+
+
+def _is_readable(image: Image) -> bool:
+    try:
+        return image_size(base64.b64decode(image.data, validate=True)) is not None
+    except ValueError:
+        return False
+
+
 def purposes(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
     """The intended differences from what Claude Code sends for its own transcript, if the histories differ in nothing
     else; otherwise none."""
@@ -137,17 +172,15 @@ def _is_filled_in(lines: Sequence[str], at: int) -> bool:
 
 
 def _open_calls(lines: Sequence[str]) -> set[str]:
-    ending = f": {NOTHING_RECORDED}"
-    return {line.removeprefix("error of ").removesuffix(ending) for line in lines if line.endswith(ending)}
+    """The ids of calls that have no result, or one in which nothing was recorded."""
+    calls = {found[1] for line in lines if (found := _CALL.match(line))}
+    results = {found[1]: found[2] for line in lines if (found := _RESULT.match(line))}
+    unrecorded = {call for call, text in results.items() if text == NOTHING_RECORDED}
+    return unrecorded | (calls - results.keys())
 
 
 def _without_calls(lines: Sequence[str], calls: set[str]) -> list[str]:
-    left_out = {f"error of {call}: {NOTHING_RECORDED}" for call in calls}
-    return [
-        line
-        for line in lines
-        if line not in left_out and not any(f" {call}: " in line and " calls " in line for call in calls)
-    ]
+    return [line for line in lines if not ((found := _CALL.match(line) or _RESULT.match(line)) and found[1] in calls)]
 
 
 def _with_texts_first(lines: Sequence[str]) -> list[str]:
@@ -171,7 +204,10 @@ def _provider_lines(sent: Sequence[JsonObject], matcher: _TextMatcher, *, thinki
         place = {call: at for at, call in enumerate(calls)}
         blocks.sort(key=lambda block: place.get(block.get("tool_use_id", ""), len(place)))
         for block in blocks:
-            lines += _lines_of_block(message["role"], block, matcher, thinking=thinking)
+            found = list(_lines_of_block(message["role"], block, matcher, thinking=thinking))
+            if found and found[0].startswith(SUMMARY) and lines and lines[-1] == QUESTION_BEFORE_SUMMARY:
+                lines.pop()
+            lines += found
     return lines + matcher.missing()
 
 
@@ -187,13 +223,19 @@ class _TextMatcher:
             for text in _texts(render([message], "anthropic").messages)
         }
         self._pending = list(self._paraphrased.values())
+        self._summaries = {_recorded_parts(message) for message in recorded if isinstance(message, CompactionSummary)}
+        self.is_after_summary = False
         self._rest: list[str] = []
 
     def as_recorded(self, text: str) -> str | None:
         """A literal text itself; for a paraphrased one, its recorded parts.
 
-        Some programs split one message into several texts. Then the first counts, and the others give None.
+        Some programs split one message into several texts. Then the first counts, and the others give None, as does the
+        answer to a summary.
         """
+        if self.is_after_summary and text == ANSWER_TO_SUMMARY:
+            return None
+        self.is_after_summary = any(not _found_in(text, parts)[1] for parts in self._summaries)
         parts = self._paraphrased.get(text)
         if parts in self._pending:
             self._pending.remove(parts)
@@ -236,7 +278,7 @@ def _shown(parts: Parts) -> str:
 
 def _texts(sent: Sequence[JsonObject]) -> Iterator[str]:
     for message in sent:
-        yield from (_folded(block["text"]) for block in _blocks(message["content"]) if block["type"] == "text")
+        yield from (fold(block["text"]) for block in _blocks(message["content"]) if block["type"] == "text")
 
 
 def _recorded_parts(message: Message) -> Parts:
@@ -256,7 +298,7 @@ def _recorded_parts(message: Message) -> Parts:
 
 
 def _folded_parts(*parts: object) -> Parts:
-    return tuple(folded for part in parts if isinstance(part, str) and (folded := _folded(part)))
+    return tuple(folded for part in parts if isinstance(part, str) and (folded := fold(part)))
 
 
 def _blocks(content: Any) -> Iterator[JsonObject]:
@@ -266,10 +308,10 @@ def _blocks(content: Any) -> Iterator[JsonObject]:
 def _lines_of_block(role: str, block: JsonObject, matcher: _TextMatcher, *, thinking: bool) -> Iterator[str]:
     match block["type"]:
         case "text":
-            text = _folded(block["text"])
+            text = fold(block["text"])
             shown = matcher.as_recorded(text) if text and text not in FILLER_TEXTS else None
             if shown is not None:
-                yield f"{role}: {shown}"
+                yield f"{SUMMARY}{shown}" if matcher.is_after_summary else f"{role}: {shown}"
         case "tool_use":
             arguments = json.dumps(block["input"], ensure_ascii=False, sort_keys=True)
             yield f"{role} calls {block['name']} {block['id']}: {arguments}"
@@ -282,7 +324,7 @@ def _lines_of_block(role: str, block: JsonObject, matcher: _TextMatcher, *, thin
             yield f"{kind} of {block['tool_use_id']}: {text}"
         case "thinking" | "redacted_thinking":
             if thinking:
-                yield f"{role} thinks: {_folded(block.get('thinking', ''))} {block.get('signature', '')}"
+                yield f"{role} thinks: {fold(block.get('thinking', ''))} {block.get('signature', '')}"
         case _:
             yield f"{role}: {_inside(block)}"
 
@@ -290,15 +332,18 @@ def _lines_of_block(role: str, block: JsonObject, matcher: _TextMatcher, *, thin
 def _inside(block: JsonObject) -> str:
     match block["type"]:
         case "text":
-            return _folded(block["text"])
+            return fold(block["text"])
         case "image":
-            data = str(block["source"].get("data"))
-            return f"[{block['source'].get('media_type')} {hashlib.sha256(data.encode()).hexdigest()[:12]}]"
+            return _image_label(str(block["source"].get("media_type")), str(block["source"].get("data")))
         case kind:
             return f"[{kind}]"
 
 
-def _folded(text: str) -> str:
+def _image_label(kind: str, data: str) -> str:
+    return f"[{kind} {hashlib.sha256(data.encode()).hexdigest()[:12]}]"
+
+
+def fold(text: str) -> str:
     return " ".join(text.split())
 
 

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
 
-from acceptance import transcripts, trees
+from acceptance import network, transcripts, trees
 from acceptance.cases import (
     Case,
     Outcome,
@@ -33,8 +33,6 @@ from sessiontree.core.messages import Message
 
 GENERATORS: Mapping[Name, Callable[[int], bytes]] = {"claude": transcripts.generate, **trees.GENERATORS}
 
-WORKERS = 2
-
 
 def try_conversions(program: Name, folder: Path, *, count: int, seed: int) -> list[Outcome]:
     """Convert sessions of the other agents to a program's dialect, and let it read them."""
@@ -45,7 +43,7 @@ def try_conversions(program: Name, folder: Path, *, count: int, seed: int) -> li
             cases += [case for case in iter_cases(sources, [program], conversions=True) if not case.is_original]
     print(f"{program}: {len(cases)} conversions of generated sessions", file=sys.stderr, flush=True)
     if program not in ("pi", "omp"):
-        with ThreadPoolExecutor(WORKERS) as pool:
+        with ThreadPoolExecutor(network.WORKERS) as pool:
             return list(pool.map(lambda case: try_case(case, _folder(case, folder)), cases))
     return list(_try_together(program, cases, folder))
 

@@ -21,8 +21,10 @@ MODEL = "scripted"
 CLAUDE_MODEL = "claude-sonnet-4-5"
 _KEY = "dummy"
 
-_SCRIPTED_PROVIDERS = ("scripted", "fake")
-"""Providers that Codex finds in its settings. It refuses a session that names another one; `fake` is in the goldens."""
+_CODEX_PROVIDER = "fake"
+"""The provider in Codex's settings, as the goldens name it: Codex refuses to resume a session of another one."""
+_QWEN_MODEL = "qwen3-vl-plus"
+"""A model that takes images: for others, Qwen Code sends a text in the place of each."""
 
 
 def environment(agent: Agent, home: Path) -> dict[str, str]:
@@ -44,7 +46,7 @@ def environment(agent: Agent, home: Path) -> dict[str, str]:
         case "codex":
             return {**given, "SCRIPTED_KEY": _KEY, "RUST_LOG": "error", "CODEX_HOME": str(home / ".codex")}
         case "qwen":
-            named = {"OPENAI_API_KEY": _KEY, "OPENAI_BASE_URL": f"{BASE}/v1", "OPENAI_MODEL": MODEL}
+            named = {"OPENAI_API_KEY": _KEY, "OPENAI_BASE_URL": f"{BASE}/v1", "OPENAI_MODEL": _QWEN_MODEL}
             return {**given, **named, "QWEN_CODE_NO_RELAUNCH": "1"}
         case "opencode":
             off = ("AUTOUPDATE", "MODELS_FETCH", "DEFAULT_PLUGINS", "LSP_DOWNLOAD", "SHARE")
@@ -144,11 +146,10 @@ def _anthropic() -> dict[str, str]:
 
 
 def _codex_settings() -> str:
-    lines = [f'model = "{MODEL}"', f'model_provider = "{_SCRIPTED_PROVIDERS[0]}"']
+    lines = [f'model = "{MODEL}"', f'model_provider = "{_CODEX_PROVIDER}"']
     lines += ['approval_policy = "never"', 'sandbox_mode = "danger-full-access"']
-    for name in _SCRIPTED_PROVIDERS:
-        lines += [f"[model_providers.{name}]", f'name = "{name}"', f'base_url = "{BASE}/v1"']
-        lines += ['env_key = "SCRIPTED_KEY"', 'wire_api = "responses"']
+    lines += [f"[model_providers.{_CODEX_PROVIDER}]", f'name = "{_CODEX_PROVIDER}"', f'base_url = "{BASE}/v1"']
+    lines += ['env_key = "SCRIPTED_KEY"', 'wire_api = "responses"']
     return "\n".join(lines) + "\n"
 
 

@@ -14,16 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from acceptance import contexts, edits, transcripts
+from acceptance import contexts, edits, network, transcripts
 from acceptance.cases import Case, Outcome, try_case
 from acceptance.programs import Name, folder
 from acceptance.sources import Source
 
 MAX_REDUCED = 5
 """Number of differing sessions that are reduced: each takes dozens of runs."""
-
-
-WORKERS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +57,7 @@ def try_generated(program: Name, scratch: Path, *, count: int | None, seed: int)
         tried = contexts.try_generated(program, seeds, scratch / program / "generated")
         return list(_show_progress(program, tried, len(seeds)))
     generator = GENERATORS[program]
-    with ThreadPoolExecutor(WORKERS) as pool:
+    with ThreadPoolExecutor(network.WORKERS) as pool:
         attempts = pool.map(lambda seed: _try_seed(program, generator, seed, scratch), seeds)
         outcomes = list(_show_progress(program, attempts, len(seeds)))
     differing = [outcome for outcome in outcomes if outcome.status == "differs"]

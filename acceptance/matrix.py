@@ -8,7 +8,6 @@ reports it loudly if it behaves differently.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import sys
@@ -19,10 +18,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
-from acceptance import drivers, programs
-from acceptance.cases import THINKING_AS_TEXT, WITHOUT_ERRORS, install_session, map_tool_names, thinking_as_text
+from acceptance import drivers, network, programs
+from acceptance.cases import WITHOUT_ERRORS, install_session
 from acceptance.comparison import JsonObject, both_lines, differences, joined_answers
 from acceptance.drivers import Agent
+from acceptance.expectations import expected_messages
 from acceptance.histories import sent_history
 from acceptance.live_samples import (
     SAMPLE_AGENTS,
@@ -36,7 +36,6 @@ from acceptance.live_samples import (
 from acceptance.programs import NotInstalledError, Program
 from sessiontree import Session
 from sessiontree.conversion.install import Request, carry_out, make_plan
-from sessiontree.core.messages import Message
 from sessiontree.providers import render
 
 Status: TypeAlias = Literal["ok", "known", "differs", "read back", "could not run"]
@@ -140,7 +139,7 @@ def _make_samples(
 
     wanted = [agent for agent in agents if agent in found or agent in NOT_INSTALLABLE]
     samples: list[Sample] = []
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(network.WORKERS) as pool:
         for agent, made in zip(wanted, pool.map(make, wanted), strict=True):
             if isinstance(made, str):
                 matrix.cells.append(Cell(agent, agent, "differs", f"no session was made: {made}"))
@@ -160,7 +159,7 @@ def _resume_all(
     samples: Sequence[Sample], targets: Mapping[SampleAgent, Program | None], folder: Path, project: Path
 ) -> Iterator[Cell]:
     pairs = [(sample, target) for sample in samples for target in targets]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(network.WORKERS) as pool:
         cells = pool.map(lambda pair: _resume(pair[0], pair[1], targets[pair[1]], folder, project), pairs)
         for number, cell in enumerate(cells, 1):
             _log(f"{number} of {len(pairs)}: {cell.source} in {cell.target}: {cell.status}")
@@ -198,12 +197,11 @@ def _sent(sample: Sample, target: Agent, program: Program, home: Path, project: 
 
 def compare_sent(sample: Sample, target: Agent, sent: Sequence[JsonObject]) -> tuple[list[str], list[str]]:
     """The history of a session, with the tools that it has in the target, and the history of a request, as lines."""
-    messages: Sequence[Message] = sample.session.context().messages
-    is_original = sample.agent == target
-    meant = list(messages) if is_original else map_tool_names(messages, sample.agent, target)
-    if target in THINKING_AS_TEXT and not is_original:
-        meant = [*map(thinking_as_text, meant)]
-    ours, theirs = both_lines(render(joined_answers(meant), "anthropic").messages, sent, meant)
+    if sample.agent == target:
+        meant = joined_answers(sample.session.context().messages)
+    else:
+        meant = expected_messages(sample.session, target)
+    ours, theirs = both_lines(render(meant, "anthropic").messages, sent, meant)
     if target in WITHOUT_ERRORS:
         ours = [re.sub(r"\Aerror of ", "result of ", line) for line in ours]
     return ours, theirs
@@ -226,9 +224,9 @@ def _read_back(sample: Sample, target: SampleAgent, home: Path, project: Path) -
         return Cell(sample.agent, target, "read back")
     plan = make_plan(session, Request(target, cwd=str(project)), environment)
     converted: Session = carry_out(session, plan)
-    meant = map_tool_names(session.context().messages, sample.agent, target)
+    meant = expected_messages(session, target)
     read = render(joined_answers(converted.context().messages), "anthropic").messages
-    ours, theirs = both_lines(render(joined_answers(meant), "anthropic").messages, read, meant)
+    ours, theirs = both_lines(render(meant, "anthropic").messages, read, meant)
     if ours == theirs:
         return Cell(sample.agent, target, "read back")
     return Cell(sample.agent, target, "differs", "read back", differences(ours, theirs))

@@ -1,4 +1,7 @@
-"""Run a program without network except loopback, in a private folder and environment, with a time limit.
+"""Run a program without network except loopback, in a private folder and environment, with limits of its time.
+
+The first limit is CPU time, so that a busy machine does not end a run that would have ended by itself. A program that
+waits forever is ended by the second one.
 
 It runs below a child process, `python -m acceptance.network`, because the model server must be in the same network
 namespace. Where namespaces are not available, the child runs without one, and the program gets a proxy that does not
@@ -9,7 +12,9 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
+import resource
 import signal
 import socket
 import struct
@@ -28,6 +33,11 @@ PORT = "{port}"
 
 FIXED_PORT = 8417
 
+MAX_WAIT = 8
+"""How many times its CPU time a run may last: programs share the machine with each other, and some of them wait."""
+WORKERS = 2 * (os.cpu_count() or 1)
+"""Number of programs that run at the same time: most of them wait for half of their time."""
+
 # Nothing listens on port 9, so any connection that does not go to loopback fails at once.
 DEAD_PROXY = {
     **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9"),
@@ -37,7 +47,7 @@ DEAD_PROXY = {
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """The outcome of a run. `exit_code` is None after a timeout."""
+    """The outcome of a run. `exit_code` is None if it exceeded its time."""
 
     exit_code: int | None
     stdout: str
@@ -65,7 +75,10 @@ def run(
     seconds: float,
     files: Mapping[Path, str] | None = None,
 ) -> RunResult:
-    """Run a program in `folder`, which is also its home, with a model server. `files` are written before."""
+    """Run a program in `folder`, which is also its home, with a model server, for some seconds of CPU time.
+
+    `files` are written before.
+    """
     prefix = namespace()
     given = {
         "PATH": os.defpath,
@@ -90,7 +103,7 @@ def run(
         cwd=root,
         capture_output=True,
         text=True,
-        timeout=seconds + 30,
+        timeout=seconds * MAX_WAIT + 30,
         check=False,
     )
     if done.returncode:
@@ -115,6 +128,8 @@ def _main() -> None:
 
 
 def _run_limited(command: list[str], environment: dict[str, str], folder: str, seconds: float) -> RunResult:
+    # Inherited by the program. This process needs next to nothing of it.
+    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(seconds), math.ceil(seconds)))
     child = subprocess.Popen(
         command,
         env=environment,
@@ -127,12 +142,13 @@ def _run_limited(command: list[str], environment: dict[str, str], folder: str, s
         start_new_session=True,
     )
     try:
-        stdout, stderr = child.communicate(timeout=seconds)
+        stdout, stderr = child.communicate(timeout=seconds * MAX_WAIT)
     except subprocess.TimeoutExpired:
         os.killpg(child.pid, signal.SIGKILL)
         stdout, stderr = child.communicate()
         return RunResult(None, stdout, stderr)
-    return RunResult(child.returncode, stdout, stderr)
+    is_over_limit = child.returncode in (-signal.SIGKILL, -signal.SIGXCPU)
+    return RunResult(None if is_over_limit else child.returncode, stdout, stderr)
 
 
 def _raise_loopback() -> None:

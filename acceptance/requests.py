@@ -18,6 +18,8 @@ PREAMBLES = (
     *("<environment_context", "<user_instructions", "# AGENTS.md", "<permissions instructions", "<skills_instructions"),
     *("<system-reminder", "<session_context"),
 )
+MEDIA_OF_RESULT = ("Attached media from tool result:", "(attached media from previous tool call)")
+"""The first text of the message in which OpenCode or Qwen Code sends the images of a result."""
 NO_RESPONSE = "No response requested."
 REMINDER = "<system-reminder>"
 _REMINDER_BEFORE = re.compile(r"\A<system-reminder>\nToday: [^<]*</system-reminder>\s*")
@@ -80,7 +82,9 @@ def _message_blocks(messages: list[JsonObject]) -> list[tuple[str, JsonObject]]:
     for message in messages:
         content = message.get("content") or []
         parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        if message["role"] == "tool":
+        if _is_media_of_result(parts) and found and found[-1][1]["type"] == "tool_result":
+            found[-1][1]["content"] += [*map(_block, parts[1:])]
+        elif message["role"] == "tool":
             result = {"type": "tool_result", "tool_use_id": message["tool_call_id"], "content": [*map(_block, parts)]}
             found.append(("user", result))
         elif message["role"] in ("user", "assistant"):
@@ -97,6 +101,7 @@ def _content_blocks(contents: list[JsonObject]) -> list[tuple[str, JsonObject]]:
     found: list[tuple[str, JsonObject]] = []
     for content in contents:
         role = "assistant" if content["role"] == "model" else "user"
+        before = len(found)
         for part in content["parts"]:
             if "functionCall" in part:
                 call = part["functionCall"]
@@ -105,14 +110,23 @@ def _content_blocks(contents: list[JsonObject]) -> list[tuple[str, JsonObject]]:
             elif "functionResponse" in part:
                 answer = part["functionResponse"]
                 output = answer["response"].get("output", answer["response"].get("error"))
-                result = {"type": "tool_result", "tool_use_id": answer.get("id"), "content": output}
-                found.append((role, result))
+                parts = [{"type": "text", "text": output if isinstance(output, str) else json.dumps(output)}]
+                found.append((role, {"type": "tool_result", "tool_use_id": answer.get("id"), "content": parts}))
             elif "inlineData" in part:
                 source = {"media_type": part["inlineData"]["mimeType"], "data": part["inlineData"]["data"]}
-                found.append((role, {"type": "image", "source": source}))
+                image = {"type": "image", "source": source}
+                if len(found) > before and found[-1][1]["type"] == "tool_result":  # it belongs to the result
+                    found[-1][1]["content"].append(image)
+                else:
+                    found.append((role, image))
             elif "text" in part and not part.get("thought"):
                 found.append((role, {"type": "text", "text": part["text"]}))
     return found
+
+
+def _is_media_of_result(parts: list[JsonObject]) -> bool:
+    """Whether a message has only the images of the result before it: those of tools are texts in this API."""
+    return len(parts) > 1 and parts[0].get("text") in MEDIA_OF_RESULT
 
 
 def _block(part: JsonObject) -> JsonObject:

@@ -179,3 +179,28 @@ def test_a_command_of_the_user_is_sent_by_agents_that_record_none_and_comes_back
     assert "ls -1" in sent
     assert "a.txt" in sent
     assert is_same(session, converted(there, "native"))
+
+
+PI_FAMILY = Path(__file__).parents[1] / "corpus" / "pi-family"
+
+
+@pytest.mark.parametrize("name", ["23_aborted_turn", "25_error_toolcall_turn"])
+@pytest.mark.parametrize("target", LINEAR)
+def test_a_session_with_failed_answers_that_were_never_sent_is_converted_without_them(
+    tmp_path: Path, name: str, target: str
+) -> None:
+    source = sessiontree.open(PI_FAMILY / f"{name}.jsonl", dialect="omp")
+    plan = make_plan(source, Request(target, cwd=str(tmp_path)))
+    made = carry_out(source, plan)
+    texts = [message_text(message) for message in source.context().messages]
+    assert "\n".join(message_text(message) for message in made.context().messages).split() == " ".join(texts).split()
+    assert "failed answers that were not sent" in [line.what for line in plan.report.notes]
+    assert is_same(source, converted(made, "omp"))
+
+
+def test_a_summary_that_a_later_one_covers_is_not_sent_by_opencode(tmp_path: Path) -> None:
+    source = sessiontree.open(PI_FAMILY / "07_compaction_multi.jsonl", dialect="pi")
+    plan = make_plan(source, Request("opencode", cwd=str(tmp_path)))
+    sent = [message_text(message) for message in carry_out(source, plan).context().messages]
+    assert [text for text in sent if text in ("S1", "S2")] == ["S2"]
+    assert "summaries that a later one covers" in [line.what for line in plan.report.notes]

@@ -226,3 +226,24 @@ def test_prompts_that_look_like_commands_are_written_so_that_they_are_sent(tmp_p
     made = carry_out(source, plan)
     assert len(made.context().messages) == 2
     assert [line.what for line in plan.report.notes if line.kind == "changed"] == ["prompts that begin with / or ?"]
+
+
+def test_separators_at_which_gemini_cli_would_end_a_line_are_escaped(tmp_path: Path) -> None:
+    source = sessiontree.create(cwd=str(tmp_path), home=str(tmp_path / "ours"))
+    source.append("user", "one\u2028two\u2029three")
+    made = carry_out(source, make_plan(source, Request("gemini")))
+    data = Path(made.location).read_text("utf-8")
+    assert not {"\u2028", "\u2029"} & set(data)
+    assert texts_of(made) == ["one\u2028two\u2029three"]
+
+
+def test_a_call_without_a_result_gets_a_response_for_the_api_and_is_read_without_one(tmp_path: Path) -> None:
+    source = sessiontree.create(cwd=str(tmp_path), home=str(tmp_path / "ours"))
+    source.append("user", "Start it.")
+    call = {"type": "toolCall", "id": "c1", "name": "bash", "arguments": {"command": "sleep 9"}}
+    source.append("assistant", [call])
+    made = carry_out(source, make_plan(source, Request("gemini")))
+    records = [json.loads(line) for line in Path(made.location).read_text("utf-8").splitlines()]
+    (stored,) = next(record["toolCalls"] for record in records if "toolCalls" in record)
+    assert stored["result"][0]["functionResponse"]["id"] == "c1"
+    assert [message.role for message in made.context().messages] == ["user", "assistant"]

@@ -48,7 +48,7 @@ class ContextEdits:
         if self._client.applies_context_edits or (replacement is None and self._client.never_sends(original)):
             return original, ()
         if replacement is None:
-            edited = leave_out(original)
+            edited = leave_out(original) if original.kind in _REMOVABLE else original
         else:
             edited = _with_original_kept(_replaced(original, replacement), original)
         return edited, () if edited is original else (_NOTE,)
@@ -65,10 +65,13 @@ def with_original_content(entry: CanonicalEntry) -> CanonicalEntry:
     return with_carried_data(original, _ORIGINAL, None)
 
 
+def is_left_out(entry: CanonicalEntry) -> bool:
+    """Whether an entry has a message only as data that no client sends."""
+    return entry.kind == "custom" and entry.fields.get("customType") == LEFT_OUT
+
+
 def leave_out(entry: CanonicalEntry) -> CanonicalEntry:
     """Return an entry that no client sends, with the original as passthrough data."""
-    if entry.kind not in _REMOVABLE:
-        return entry
     carried = {name: value for name, value in entry.fields.items() if name == PASSTHROUGH}
     left_out = msgspec.structs.replace(entry, kind="custom", fields={"customType": LEFT_OUT, **carried})
     return _with_original_kept(left_out, entry)

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree import plugins
-from sessiontree.conversion.context_edits import ContextEdits
+from sessiontree.conversion.context_edits import ContextEdits, is_left_out
 from sessiontree.conversion.restatement import (
     RESTATED_NOTE,
     UNLIKE_NOTE,
@@ -65,6 +65,8 @@ class Report:
         self.target = target
         self.carried: Counter[str] = Counter()
         """Counts of what was carried over: messages by role, blocks and other entries by type."""
+        self.dropped_ids: set[str] = set()
+        """The entries that are not sent, and that the target cannot keep as data either."""
         self._notes: Counter[LossNote] = Counter()
 
     @property
@@ -263,7 +265,12 @@ class _Conversion:
         encoded = self._encode_mapped(with_original_tools(edited), parent)
         self._track_id(entry, encoded.id)
         self._report.count(entry)
-        for note in (*unsent_notes, *edit_notes, *encoded.notes):
+        notes = [*unsent_notes, *edit_notes, *encoded.notes]
+        dropped = next((note for note in encoded.notes if note.kind == "dropped"), None)
+        if dropped is not None and is_left_out(edited):
+            self._report.dropped_ids.add(entry.id)
+            notes = [msgspec.structs.replace(note, kind="dropped", why=dropped.why) for note in notes[:1]]
+        for note in notes:
             self._report.note(note)
         return encoded.lines
 

@@ -141,7 +141,8 @@ def carry_out(session: Session, plan: Plan) -> Session:
         converted = _converted(session, plan.request, plan.id)
         staged = StagedFile(plan.path, _content(converted, plan.path))
         try:
-            _verify(session, _open_staged(staged.location, plan.path, converted.dialect), plan.request)
+            written = _open_staged(staged.location, plan.path, converted.dialect)
+            _verify(session, written, plan.request, converted.report)
             # The related folder first: if copying fails, no session is published without its related files.
             if plan.related_folder is not None:
                 _copy_folder(*plan.related_folder)
@@ -175,7 +176,8 @@ def convert_into(session: Session, request: Request, store: SessionStore | None 
     converted = _converted(session, request, new_session_id())
     meta, data = converted.meta, b"".join(converted.lines)
     repository = session.repository
-    _verify(session, open_store(MemoryStore(data), repository=repository, dialect=request.to), request)
+    written = open_store(MemoryStore(data), repository=repository, dialect=request.to)
+    _verify(session, written, request, converted.report)
     target = store or repository.new(meta.id, timestamp=meta.timestamp, cwd=meta.cwd)
     target.create([data])
     return open_store(target, repository=repository, dialect=request.to), converted.report
@@ -186,10 +188,11 @@ def _converted(session: Session, request: Request, id: str) -> Converted:
     return convert(session, request.to, branch=request.branch, at=request.at, id=id, cwd=cwd, fork=request.fork)
 
 
-def _verify(session: Session, written: Session, request: Request) -> None:
+def _verify(session: Session, written: Session, request: Request, report: Report) -> None:
     """Compare a converted session with its source, and close it."""
     leaf = session.leaf if isinstance(request.at, Current) else request.at
-    found = first_difference(session, leaf, written, all_branches=request.branch == "all")
+    all_branches, dropped = request.branch == "all", report.dropped_ids
+    found = first_difference(session, leaf, written, all_branches=all_branches, dropped=dropped)
     written.close()
     if found is not None:
         raise ConversionError(

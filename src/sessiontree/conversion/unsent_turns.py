@@ -2,8 +2,8 @@
 
 oh-my-pi leaves a failed or retried answer out of its contexts, with the results of its calls, unless a note about the
 interruption follows it, and never sends some messages of its own. Claude Code shows its errors and never sends them.
-Other clients send whatever a session holds. The original stays on the entry as passthrough data, and converting back
-restores it.
+A summary among the messages that a later compaction keeps is sent by OpenCode only. Other clients send whatever a
+session holds. The original stays on the entry as passthrough data, and converting back restores it.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sessiontree.conversion.context_edits import LEFT_OUT, leave_out, with_original_content
+from sessiontree.conversion.context_edits import is_left_out, leave_out, with_original_content
+from sessiontree.conversion.walk import iter_entries
 from sessiontree.dialects.canonical import CanonicalEntry, LossNote
 from sessiontree.dialects.contract import Dialect
 from sessiontree.session.reader import Reader
 
 _FAILED = ("aborted", "error")
 _UNSENT_NOTE = LossNote("aside", "messages that are never sent", "kept as data that is not sent")
+_SUMMARY_NOTE = LossNote("aside", "summaries that a later one covers", "kept as data that is not sent")
 _NOTE = LossNote("aside", "failed answers that were not sent", "kept as data that is not sent")
 
 
@@ -33,15 +35,18 @@ class UnsentTurns:
         self._calls: set[str] = set()
         """The calls of the answers that were left out."""
         self._sent: set[str] | None = None
+        self._covered: set[str] | None = None
         self.are_mixed = False
         """Whether some failed answers are sent: then a client may send one on some branches only."""
 
     def apply(self, entry: CanonicalEntry) -> tuple[CanonicalEntry, Sequence[LossNote]]:
         """Return an entry as the target needs it: left out, or as it was before."""
-        if entry.kind == "custom" and entry.fields.get("customType") == LEFT_OUT:
+        if is_left_out(entry):
             entry = self._restored(entry)
         if self._source.never_sends(entry) and not self._target.never_sends(entry):
             return leave_out(entry), (_UNSENT_NOTE,)
+        if entry.kind == "compaction" and self._target.sends_kept_summaries and entry.id in self._covered_summaries():
+            return leave_out(entry), (_SUMMARY_NOTE,)
         message = entry.fields.get("message")
         if not self._is_needed or entry.kind != "message" or not isinstance(message, dict):
             return entry, ()
@@ -65,6 +70,19 @@ class UnsentTurns:
             message.get("role") == "toolResult" or message.get("stopReason") in _FAILED or message.get("retryRecovery")
         )
         return original if is_turn or self._target.never_sends(original) else entry
+
+    def _covered_summaries(self) -> set[str]:
+        """The compactions of the active branch among the entries that its last one keeps."""
+        if self._covered is None:
+            numbers: dict[str, int] = {}
+            summaries: list[tuple[int, CanonicalEntry]] = []
+            for number, (entry, _) in enumerate(iter_entries(self._session, self._leaf, all_branches=False)):
+                numbers.update(dict.fromkeys((entry.id, *entry.aliases), number))
+                if entry.kind == "compaction":
+                    summaries.append((number, entry))
+            first = numbers.get(str(summaries[-1][1].fields.get("firstKeptEntryId"))) if summaries else None
+            self._covered = {entry.id for number, entry in summaries[:-1] if first is not None and number >= first}
+        return self._covered
 
     def _is_sent(self, entry: CanonicalEntry) -> bool:
         if self._sent is None:  # few sessions have such answers

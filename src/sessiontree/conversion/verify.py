@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -28,13 +28,15 @@ class Difference(Struct, frozen=True):
     copy: str | None
 
 
-def first_difference(source: Reader, leaf: str | None, copy: Reader, *, all_branches: bool) -> Difference | None:
+def first_difference(
+    source: Reader, leaf: str | None, copy: Reader, *, all_branches: bool, dropped: Collection[str] = ()
+) -> Difference | None:
     """The first difference between a session and its copy; None when they have the same content.
 
-    The order of branches does not matter.
+    The order of branches does not matter. `dropped` are entries of the source that the copy cannot hold.
     """
     copies = Counter(digest for digest, _ in _iter_content(copy, copy.leaf, all_branches=all_branches))
-    for digest, content in _iter_content(source, leaf, all_branches=all_branches):
+    for digest, content in _iter_content(source, leaf, all_branches=all_branches, dropped=dropped):
         if not copies[digest]:
             return Difference(_excerpt(content), None)
         copies[digest] -= 1
@@ -46,13 +48,15 @@ def first_difference(source: Reader, leaf: str | None, copy: Reader, *, all_bran
     raise AssertionError("counted content is found again")
 
 
-def _iter_content(session: Reader, leaf: str | None, *, all_branches: bool) -> Iterator[tuple[bytes, tuple[Any, ...]]]:
+def _iter_content(
+    session: Reader, leaf: str | None, *, all_branches: bool, dropped: Collection[str] = ()
+) -> Iterator[tuple[bytes, tuple[Any, ...]]]:
     """The content of each entry, with a digest of it and of everything on the path before it."""
     digests: dict[str | None, bytes] = {None: b""}
     for entry, parent in iter_entries(session, leaf, all_branches=all_branches):
         digest = digests.get(parent, b"")
         entry = with_original_content(entry)
-        if entry.kind in CONTEXT_TYPES:
+        if entry.kind in CONTEXT_TYPES and entry.id not in dropped:
             content = (entry.kind, *_entry_content(with_original_tools(entry)))
             digest = hashlib.blake2b(digest + repr(content).encode("utf-8", "surrogatepass"), digest_size=16).digest()
             yield digest, content

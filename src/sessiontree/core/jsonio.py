@@ -102,6 +102,14 @@ def render_json(value: object) -> bytes:
         return json.dumps(msgspec.to_builtins(value), ensure_ascii=True, separators=(",", ":")).encode("ascii")
 
 
+def render_json_line(value: object) -> bytes:
+    """Encode a value like `render_json`, with U+2028 and U+2029 escaped: some clients end lines there, too."""
+    line = render_json(value)
+    for separator in ("\u2028", "\u2029"):
+        line = line.replace(separator.encode(), f"\\u{ord(separator):04x}".encode())
+    return line
+
+
 def iter_json(fields: Mapping[str, object]) -> Iterator[bytes]:
     """Encode an object as one line of JSON in pieces. A field that is an iterator becomes a list, item by item.
 

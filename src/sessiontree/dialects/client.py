@@ -95,6 +95,9 @@ class Client:
     kinds_before_results: frozenset[str] = frozenset()
     """Kinds of entries after which the client still sends a result as the answer to its call before them."""
 
+    sends_kept_summaries = False
+    """Whether the client sends older summaries among the messages that a compaction keeps, and that it covers."""
+
     sent_custom_types: frozenset[str] = frozenset()
     """The types of `custom` entries whose data the client sends; other clients send none."""
 

@@ -2,7 +2,8 @@
 
 `decode_grouped` splits such a message into canonical entries. `GroupedEncoder` collects them: an answer is written when
 its results are known. What the format has no field for is passthrough data, a list with one item per entry
-(`entries`), and the `order` of the results, where it is not that of the calls.
+(`entries`), the `order` of the results, where it is not that of the calls, and custom entries that follow and have only
+passthrough data (`following`), such as messages that are not sent.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from sessiontree.core.entries import Entry
 from sessiontree.core.jsonio import native_fields, render_json
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, LossNote, SessionMeta
 from sessiontree.dialects.contract import IndexedLines, is_metadata_id
-from sessiontree.dialects.passthrough import build_passthrough, restore_entry
+from sessiontree.dialects.passthrough import PASSTHROUGH, build_passthrough, restore_entry
 from sessiontree.errors import UsageError
 
+_FOLLOWING = "following"
 _CONTEXT_KINDS = ("message", "compaction", "custom_message", "branch_summary")
 
 
@@ -38,6 +40,10 @@ def decode_grouped(entry: Entry, stored: Mapping[str, Any]) -> Iterator[Canonica
         decoded = CanonicalEntry(kind, body, f"{entry.id}.{number}" if number else entry.id, entry.timestamp)
         found = entries[number] if isinstance(entries, list) and number < len(entries) else None
         yield restore_entry(decoded, found) if isinstance(found, dict) else decoded
+    following = stored.get(_FOLLOWING)
+    for number, fields in enumerate(following if isinstance(following, list) else (), len(messages)):
+        if isinstance(fields, dict):
+            yield CanonicalEntry("custom", fields, f"{entry.id}.{number}", entry.timestamp)
 
 
 class Answer:
@@ -49,6 +55,7 @@ class Answer:
         self.blocks = content_blocks(self.message.get("content"))
         self.calls = {block["id"] for block in self.blocks if is_call(block)}
         self.results: dict[str, CanonicalEntry] = {}
+        self.following: list[dict[str, Any]] = []
 
     def takes(self, call: object) -> bool:
         return isinstance(call, str) and call in self.calls and call not in self.results
@@ -112,6 +119,8 @@ class GroupedEncoder:
         ids = [] if lines is None else [id for id in lines.tree.ids if not is_metadata_id(id)]
         self._last = ids[-1] if ids else None
         self._answer: Answer | None = None
+        self._held: tuple[dict[str, Any], dict[str, Any]] | None = None
+        """The last message of a new file with its passthrough data, until the next message or the end."""
         self.ids = {id: id for id in ids}
         """Id of an entry -> id of its message."""
 
@@ -171,21 +180,31 @@ class GroupedEncoder:
             return self._finish(entry, self.build_prompt(entry, content_blocks(message.get("content"))), lines)
         if entry.kind == "compaction":
             before, built = self.build_compaction(entry, self.ids.get(str(entry.fields.get("firstKeptEntryId"))))
-            return self._finish(entry, built, [*lines, *before])
+            return self._finish(entry, built, [*lines, *self._release(), *before])
         return self._finish(entry, self.build_text(entry, text_for_model(entry)), lines)
 
     def epilogue(self, leaf: str | None) -> Sequence[bytes]:
-        return self._flush()
+        return [*self._flush(), *self._release()]
 
     def _leave_out(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
         if entry.kind == "custom" and entry.fields.get("customType") in self.own_types:
             return Encoded(parent)
         if entry.kind == "session_info" and entry.fields.get("name") == self.meta.title:
             return Encoded(parent)  # in the first line
+        if entry.kind == "custom" and PASSTHROUGH in entry.fields and self._store_following(entry):
+            return Encoded(parent)
         if not self._is_new:
             raise UsageError(f"sessions of this client cannot hold this entry ({entry.kind}); nothing was written")
         why = f"{self.client} has no such entries"
         return Encoded(parent, notes=[LossNote("dropped", f"{entry.kind} entries", why)])
+
+    def _store_following(self, entry: CanonicalEntry) -> bool:
+        """Store an entry with the message before it, if that is not written yet."""
+        if self._answer is not None:
+            self._answer.following.append(entry.fields)
+        elif self._held is not None:
+            self._held[1].setdefault(_FOLLOWING, []).append(entry.fields)
+        return self._answer is not None or self._held is not None
 
     def _encoded(self, entry: CanonicalEntry, id: str, lines: list[bytes], notes: Sequence[LossNote] = ()) -> Encoded:
         for name in (entry.id, *entry.aliases, id):
@@ -197,8 +216,21 @@ class GroupedEncoder:
     def _finish(self, entry: CanonicalEntry, built: Built, lines: list[bytes]) -> Encoded:
         decoded = next(self.decode(built.fields))
         found = build_passthrough(entry, decoded, left_out=built.left_out, is_reworded=built.is_reworded)
-        fields = self.attach(built.fields, {"entries": [found]}) if found else built.fields
-        return self._encoded(entry, decoded.id, [*lines, render_json(fields)], built.notes)
+        lines += self._hold(built.fields, {"entries": [found]} if found else {})
+        return self._encoded(entry, decoded.id, lines, built.notes)
+
+    def _hold(self, fields: dict[str, Any], passthrough: dict[str, Any]) -> list[bytes]:
+        """Write the message before this one, and this one too if the file exists."""
+        lines = self._release()
+        self._held = (fields, passthrough)
+        return lines if self._is_new else [*lines, *self._release()]
+
+    def _release(self) -> list[bytes]:
+        held, self._held = self._held, None
+        if held is None:
+            return []
+        fields, passthrough = held
+        return [render_json(self.attach(fields, passthrough) if passthrough else fields)]
 
     def _flush(self) -> list[bytes]:
         """Write the answer whose results are complete now."""
@@ -215,4 +247,6 @@ class GroupedEncoder:
         passthrough: dict[str, Any] = {"entries": found} if any(found) else {}
         if order != sorted(order):
             passthrough["order"] = order
-        return [render_json(self.attach(built.fields, passthrough) if passthrough else built.fields)]
+        if answer.following:
+            passthrough[_FOLLOWING] = answer.following
+        return self._hold(built.fields, passthrough)

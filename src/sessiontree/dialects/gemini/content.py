@@ -24,8 +24,11 @@ from sessiontree.core.messages import (
     User,
 )
 from sessiontree.dialects.gemini.records import call_id, content_parts, plain_text, response_of
+from sessiontree.dialects.passthrough import passthrough_of
 
 PROVIDER = "google"
+UNANSWERED = "unanswered"
+"""The mark of a call whose result is not recorded: its response only says so."""
 COMMANDS = ("/", "?")
 """How texts begin that Gemini CLI takes for commands and does not send."""
 
@@ -127,7 +130,7 @@ def _calls(record: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _results(record: Mapping[str, Any], time: int | None) -> Iterator[ToolResult]:
     for call in _calls(record):
         result = call.get("result")
-        if not result:
+        if not result or passthrough_of(call).get(UNANSWERED):
             continue
         ended = milliseconds(string(call, "timestamp")) or time
         parts = content_parts(result)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sessiontree.dialects.canonical import CanonicalEntry, LossNote, SessionMeta
-from sessiontree.dialects.gemini.content import COMMANDS
+from sessiontree.dialects.gemini.content import COMMANDS, UNANSWERED
 from sessiontree.dialects.gemini.entries import decode_fields
 from sessiontree.dialects.gemini.ids import derived_id, is_uuid, session_id
 from sessiontree.dialects.gemini.records import CONTEXT_MARKS, SNAPSHOT
@@ -15,6 +15,7 @@ from sessiontree.dialects.grouped_results import Answer, Built, GroupedEncoder, 
 from sessiontree.dialects.passthrough import PASSTHROUGH
 
 ANSWER_TO_SUMMARY = "Got it. Thanks for the additional context!"
+_NOT_ANSWERED = "[No result was recorded for this call.]"
 _MASK = "\u200b"
 """Before a text that Gemini CLI would take for a command, so that it sends it."""
 
@@ -130,7 +131,9 @@ def _call(block: Mapping[str, Any], result: CanonicalEntry | None, time: str) ->
     id, name, arguments = block["id"], block["name"], block.get("arguments")
     call = {"id": id, "name": name, "args": arguments if isinstance(arguments, dict) else {}, "timestamp": time}
     if result is None:
-        return {**call, "status": "cancelled"}
+        # The API refuses a history with a call that has no response.
+        answer = {"functionResponse": {"id": id, "name": name, "response": {"error": _NOT_ANSWERED}}}
+        return {**call, "result": [answer], "status": "cancelled", PASSTHROUGH: {UNANSWERED: True}}
     message = result.fields["message"]
     is_error = message.get("isError") is True
     text = result_text(message)

@@ -25,7 +25,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from sessiontree.core.jsonio import parse_json, render_json
+from sessiontree.core.jsonio import parse_json, render_json, render_json_line
 from sessiontree.core.salvage import salvage
 from sessiontree.dialects.storage import Document
 from sessiontree.dialects.torn_json import find_value, iter_list
@@ -395,7 +395,7 @@ def _iter_records(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
 
 def _write_lines(lines: Iterable[bytes]) -> Iterator[bytes]:
     for record in _iter_records(lines):
-        yield render_json(record) + b"\n"
+        yield render_json_line(record) + b"\n"
 
 
 def _write_document(lines: Iterable[bytes]) -> Iterator[bytes]:

@@ -14,7 +14,7 @@ import msgspec
 
 from sessiontree.core.entries import Config
 from sessiontree.core.ids import timestamp
-from sessiontree.core.jsonio import convert_fields, native_fields
+from sessiontree.core.jsonio import convert_fields, native_fields, render_json_line
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, LossNote, SessionMeta
 from sessiontree.dialects.claude.locations import generate_uuid
 from sessiontree.dialects.contract import IndexedLines
@@ -33,7 +33,7 @@ from sessiontree.dialects.qwen.content import (
 from sessiontree.dialects.qwen.decode import CARRIED, compaction_fields, merged
 from sessiontree.dialects.qwen.kept_contents import KeptContents
 from sessiontree.dialects.qwen.locations import is_accepted, session_id
-from sessiontree.dialects.qwen.records import TITLE, parse_messages, render_line
+from sessiontree.dialects.qwen.records import TITLE, parse_messages
 
 VERSION = "0.24.4"
 """The version of Qwen Code that new records name as their writer."""
@@ -283,7 +283,7 @@ class QwenEncoder:
             fields["gitBranch"] = self._meta.git_branch
         if kind == "system":
             fields["provenance"] = "system"
-        return render_line(fields | more)
+        return render_json_line(fields | more)
 
 
 _PROVENANCE = {"user": "real_user", "assistant": "assistant_output", "tool_result": "tool_result"}

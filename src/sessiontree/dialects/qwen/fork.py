@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sessiontree.core.jsonio import parse_object
+from sessiontree.core.jsonio import parse_object, render_json_line
 from sessiontree.dialects.canonical import SessionMeta
 from sessiontree.dialects.claude.locations import generate_uuid
 from sessiontree.dialects.contract import IndexedLines
 from sessiontree.dialects.qwen.encoder import VERSION
 from sessiontree.dialects.qwen.locations import session_id
-from sessiontree.dialects.qwen.records import render_line
 
 _STEP = 256
 
@@ -27,11 +26,11 @@ def encode_fork(lines: IndexedLines, leaf: int | None, meta: SessionMeta) -> Ite
             last = str(fields["uuid"])
             if meta.forked_from is not None:
                 fields["forkedFrom"] = {"sessionId": meta.forked_from.session, "messageUuid": last}
-            yield render_line(fields)
+            yield render_json_line(fields)
     if not meta.title and nodes:
         return
     title = f"{meta.title} (Branch)" if meta.title else ""
-    yield render_line(
+    yield render_json_line(
         {
             "uuid": generate_uuid(b"sessiontree:qwen", f"{new} title"),
             "parentUuid": last,

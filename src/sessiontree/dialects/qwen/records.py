@@ -206,11 +206,3 @@ def join_lines(raws: list[bytes]) -> bytes:
     if joined is not None:
         first["message"] = joined
     return render_json(first)
-
-
-def render_line(fields: dict[str, Any]) -> bytes:
-    """Render a line. Qwen Code also ends lines at U+2028 and U+2029, and then ignores the whole session."""
-    line = render_json(fields)
-    for separator in ("\u2028", "\u2029"):
-        line = line.replace(separator.encode(), f"\\u{ord(separator):04x}".encode())
-    return line

@@ -1,0 +1,107 @@
+"""The comparison of histories in the acceptance run: what counts as equal, and what does not."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from acceptance import network
+from acceptance.comparison import ANSWER_TO_SUMMARY, both_lines, with_placeholders, without_open_calls
+from acceptance.expectations import expected_messages
+from acceptance.requests import find_history
+from acceptance.sources import PICTURE
+
+import sessiontree
+from sessiontree.core.messages import CompactionSummary, Message, parse_message
+from sessiontree.providers import render
+
+GOLDENS = Path(__file__).parent / "goldens"
+COMPACTED = {
+    "codex": "codex/*/*01a1e328-729b-72f0-a75b-3cb2a6baa4d3.jsonl",
+    "qwen": "qwen/*/*4bb5666c-bef6-4130-9910-82f6e8087621.jsonl",
+}
+SUMMARY = CompactionSummary(summary="We read both files.")
+
+
+def said(role: str, *texts: str) -> dict[str, Any]:
+    return {"role": role, "content": [{"type": "text", "text": text} for text in texts]}
+
+
+def lines(messages: list[Message], sent: list[dict[str, Any]]) -> tuple[list[str], list[str]]:
+    return both_lines(render(messages, "anthropic").messages, sent, messages)
+
+
+@pytest.mark.parametrize("agent", COMPACTED)
+def test_the_words_of_an_agent_around_a_summary_are_not_expected_of_another_program(agent: str) -> None:
+    (path,) = GOLDENS.glob(COMPACTED[agent])
+    session = sessiontree.open(path, dialect=agent)
+    meant = expected_messages(session, "opencode")
+    assert isinstance(meant[0], CompactionSummary)
+    assert "SUMMARY-BY-FAKE-MODEL" in meant[0].summary
+    assert not any(isinstance(message, CompactionSummary) for message in meant[1:])
+    assert ANSWER_TO_SUMMARY not in [message.text for message in meant]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        [said("user", "Earlier: We read both files."), said("user", "Next.")],
+        [said("user", "<s>We read both files.</s>"), said("assistant", ANSWER_TO_SUMMARY), said("user", "Next.")],
+        [said("user", "What did we do so far?"), said("assistant", "We read both files."), said("user", "Next.")],
+    ],
+)
+def test_a_summary_is_equal_in_the_words_of_each_program(sent: list[dict[str, Any]]) -> None:
+    ours, theirs = lines([SUMMARY, parse_message({"role": "user", "content": "Next."})], sent)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        [said("user", "We read one file."), said("user", "Next.")],
+        [said("user", "We read both files."), said("user", "Next."), said("assistant", ANSWER_TO_SUMMARY)],
+        [said("user", "We read both files."), said("user", "What did we do so far?"), said("user", "Next.")],
+        [said("user", "Next."), said("user", "We read both files.")],
+    ],
+)
+def test_another_summary_or_its_words_at_another_place_differ(sent: list[dict[str, Any]]) -> None:
+    ours, theirs = lines([SUMMARY, parse_message({"role": "user", "content": "Next."})], sent)
+    assert ours != theirs
+
+
+def test_a_call_without_a_result_is_left_out_and_every_other_one_stays() -> None:
+    answered = ["assistant calls read c1: {}", "result of c1: alpha"]
+    for without in (["result of c2: (nothing was recorded)"], ["error of c2: (nothing was recorded)"], []):
+        assert without_open_calls([*answered, "assistant calls read c2: {}", *without]) == answered
+
+
+def test_only_an_image_that_cannot_be_decoded_may_be_replaced_by_a_text() -> None:
+    images = [{"type": "image", "data": data, "mimeType": "image/png"} for data in ("AAAA", PICTURE)]
+    message = parse_message({"role": "user", "content": images})
+    ours, _ = lines([message], [])
+    replaced = with_placeholders(ours, [message], "omitted")
+    assert replaced == ["user: omitted", ours[1]]
+
+
+@pytest.mark.parametrize("words", ["Attached media from tool result:", "(attached media from previous tool call)"])
+def test_images_that_are_sent_after_a_result_belong_to_it(words: str) -> None:
+    image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PICTURE}"}}
+    sent = [
+        {"role": "assistant", "tool_calls": [{"id": "c1", "function": {"name": "read", "arguments": "{}"}}]},
+        {"role": "tool", "tool_call_id": "c1", "content": "a picture"},
+        {"role": "user", "content": [{"type": "text", "text": words}, image]},
+        {"role": "user", "content": "CHECK"},
+    ]
+    found = find_history([{"path": "/v1/chat/completions", "body": {"messages": sent, "tools": [{}]}}], "CHECK")
+    assert found is not None
+    assert [block["type"] for block in found[-1]["content"][0]["content"]] == ["text", "image"]
+
+
+def test_a_program_is_ended_after_its_cpu_time_and_not_while_it_waits(tmp_path: Path) -> None:
+    def run(code: str) -> int | None:
+        return network.run([sys.executable, "-c", code], {}, tmp_path, 1.0).exit_code
+
+    assert run("while True: pass") is None
+    assert run("import time; time.sleep(1.2)") == 0
