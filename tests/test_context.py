@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessiontree.core.context import Context, ModelRef, Rules, State, build_context, milliseconds, path_messages
+from sessiontree.core.context import Context, ModelRef, Rules, State, build_context, path_messages
 from sessiontree.core.entries import (
     BranchSummary,
     Compaction,
@@ -27,6 +27,7 @@ from sessiontree.core.entries import (
     RuleInjection,
     ThinkingLevelChange,
     Unknown,
+    milliseconds,
 )
 from sessiontree.core.messages import (
     Assistant,

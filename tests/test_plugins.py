@@ -90,7 +90,7 @@ def test_the_client_of_a_dialect_is_found_without_loading_the_dialect() -> None:
     assert not [name for name in loaded if name.endswith((".dialect", ".tools", ".defaults"))]
 
 
-def test_a_file_that_a_dialect_is_certain_of_loads_no_other_dialect(tmp_path: Path) -> None:
+def test_a_transcript_of_claude_code_loads_no_other_dialect(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(CLAUDE_LINE % b"horse")
     loaded = run(

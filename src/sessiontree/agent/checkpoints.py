@@ -19,6 +19,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -132,10 +133,21 @@ class Checkpoints:
 
     def __init__(self, session: Session, workspace: Workspace, blobs: BlobStore, *, watch: bool = True) -> None:
         """`watch`: compare git's list of changed files before and after commands; without it, they are not covered."""
-        self._session, self._workspace = session, workspace
-        self._blobs = CachedBlobs(blobs)
-        self._history = ClientHistory(session, workspace)
-        self._detector = ChangeDetector(workspace, self._blobs) if watch else None
+        self._session, self._workspace, self._store, self._watch = session, workspace, blobs, watch
+
+    # Each run has a log, and most runs change nothing: its parts are created when they are first needed.
+
+    @cached_property
+    def _blobs(self) -> CachedBlobs:
+        return CachedBlobs(self._store)
+
+    @cached_property
+    def _history(self) -> ClientHistory:
+        return ClientHistory(self._session, self._workspace)
+
+    @cached_property
+    def _detector(self) -> ChangeDetector | None:
+        return ChangeDetector(self._workspace, self._blobs) if self._watch else None
 
     # Recording
 

@@ -18,8 +18,7 @@ from sessiontree.branches.merge_records import (
     merged_history,
 )
 from sessiontree.conversion.walk import REPORT
-from sessiontree.core.context import milliseconds
-from sessiontree.core.entries import MESSAGE_TYPES, Entry
+from sessiontree.core.entries import MESSAGE_TYPES, Entry, milliseconds
 from sessiontree.core.messages import (
     BranchSummaryText,
     CompactionSummary,

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session, remember_session
-from sessiontree.core.context import milliseconds
-from sessiontree.core.entries import Entry, MessageEntry
+from sessiontree.core.entries import Entry, MessageEntry, milliseconds
 from sessiontree.core.jsonio import parse_json
 from sessiontree.core.messages import message_text
 from sessiontree.errors import InvalidEntryError, WriteError

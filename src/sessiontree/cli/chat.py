@@ -119,15 +119,17 @@ async def _print(options: Options, wanted: StartOptions) -> int:
 
 def _prompt(given: str | None) -> tuple[str, bytes | None]:
     """The prompt with piped text appended, and piped data if it is an image."""
-    from sessiontree.agent.text_files import is_binary
-    from sessiontree.providers.turns import image_type
-
     data = b"" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read()
-    if image_type(data) is not None:
-        return given or "", data
-    if is_binary(data):
-        raise UsageError("chat: standard input is neither text nor an image (PNG, JPEG, GIF, WebP)")
-    piped = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+    piped = ""
+    if data:
+        from sessiontree.agent.text_files import is_binary
+        from sessiontree.providers.turns import image_type
+
+        if image_type(data) is not None:
+            return given or "", data
+        if is_binary(data):
+            raise UsageError("chat: standard input is neither text nor an image (PNG, JPEG, GIF, WebP)")
+        piped = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
     prompt = "\n\n".join(part for part in (given, piped.rstrip("\n")) if part and part.strip())
     if not prompt:
         raise UsageError("chat: --print needs TEXT or standard input")

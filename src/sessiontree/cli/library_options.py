@@ -8,8 +8,8 @@ import sys
 import time
 
 from sessiontree.cli.parser import Options
-from sessiontree.core.context import milliseconds
 from sessiontree.core.durations import UNITS, parse_duration
+from sessiontree.core.entries import milliseconds
 from sessiontree.errors import UsageError
 from sessiontree.library.library import Library
 from sessiontree.library.roots import parse_roots

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from sessiontree.compaction.token_estimate import MEASURED, PI, Estimator, Size, context_size, estimated_size, is_larger
 from sessiontree.compaction.touched_files import FileLists
-from sessiontree.core.context import Context, milliseconds
+from sessiontree.core.context import Context
 from sessiontree.core.entries import (
     MESSAGE_TYPES,
     BranchSummary,
@@ -23,6 +23,7 @@ from sessiontree.core.entries import (
     CustomMessage,
     Entry,
     MessageEntry,
+    milliseconds,
 )
 from sessiontree.core.messages import Assistant, LazyMessages, Message, System
 from sessiontree.dialects import DEFAULT_DIALECT

@@ -7,7 +7,6 @@ looks at the rest of the tree. Differences between agents are fields of `Rules`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -26,6 +25,7 @@ from sessiontree.core.entries import (
     Replacement,
     RuleInjection,
     ThinkingLevelChange,
+    milliseconds,
 )
 from sessiontree.core.jsonio import Value
 from sessiontree.core.messages import (
@@ -348,14 +348,6 @@ def _last_named_model(path: Path, after: int, end: int) -> tuple[int, ModelRef] 
         if found:
             return found[-1]
     return None
-
-
-def milliseconds(timestamp: str) -> int | None:
-    """Parse an ISO time into milliseconds since 1970; None if it cannot be parsed."""
-    try:
-        return round(datetime.fromisoformat(timestamp).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        return None
 
 
 def current_system(messages: Iterable[Message]) -> System | None:

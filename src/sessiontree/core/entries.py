@@ -10,6 +10,7 @@ attributes of the classes, and every package uses those sets.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import msgspec
@@ -341,6 +342,14 @@ def type_of(entry: Entry) -> str:
 
 
 _PARSERS: Parsers = {"content": parse_content, "message": parse_message, "timestamp": iso_time}
+
+
+def milliseconds(timestamp: str) -> int | None:
+    """The time of an entry, in milliseconds since 1970; None if it cannot be parsed."""
+    try:
+        return round(datetime.fromisoformat(timestamp).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
 
 
 def parse_entry(fields: Mapping[str, Any]) -> Entry:

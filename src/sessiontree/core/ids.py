@@ -1,4 +1,4 @@
-"""Session ids (UUIDv7), entry ids (8 hex digits), ISO timestamps in milliseconds."""
+"""Session ids (UUIDv7), entry ids (8 hex digits), ids of lines without one, ISO timestamps in milliseconds."""
 
 from __future__ import annotations
 
@@ -65,6 +65,20 @@ def new_entry_id(taken: Container[str]) -> str:
             continue
         if found not in taken:
             return found
+
+
+def metadata_id(node: int) -> str:
+    """The id given to a metadata line, which has none of its own: its position in the file never changes."""
+    return f"@{node}"
+
+
+def is_metadata_id(id: str) -> bool:
+    return id.startswith("@") and id[1:].isdecimal()
+
+
+def position_id(node: int) -> str:
+    """An id for an entry of a format without ids. The position of a line in an append-only file never changes."""
+    return f"{node:08x}"
 
 
 def timestamp() -> str:

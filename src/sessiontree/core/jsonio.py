@@ -73,6 +73,11 @@ def is_utf8(data: bytes) -> bool:
     return True
 
 
+def replace_surrogates(text: str) -> str:
+    """Replace lone surrogates, which can be neither stored nor printed."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def _integer(digits: str) -> int | float:
     """Parse an integer; one with more digits than Python converts becomes a float."""
     try:

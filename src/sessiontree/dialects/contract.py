@@ -16,6 +16,9 @@ from msgspec import Struct
 
 from sessiontree.core.context import Context
 from sessiontree.core.entries import Config, Entry, Header
+from sessiontree.core.ids import is_metadata_id as is_metadata_id
+from sessiontree.core.ids import metadata_id as metadata_id
+from sessiontree.core.ids import position_id as position_id
 from sessiontree.core.layout import LayoutColumns
 from sessiontree.core.messages import Message
 from sessiontree.core.tree import Tree
@@ -48,20 +51,6 @@ class Envelope(Struct, frozen=True, gc=False):
     id: str = ""
     parent: str | None = PREVIOUS
     is_metadata: bool = False
-
-
-def metadata_id(node: int) -> str:
-    """The id given to a metadata line, which has none of its own: its position in the file never changes."""
-    return f"@{node}"
-
-
-def position_id(node: int) -> str:
-    """An id for an entry of a format without ids. The position of a line in an append-only file never changes."""
-    return f"{node:08x}"
-
-
-def is_metadata_id(id: str) -> bool:
-    return id.startswith("@") and id[1:].isdecimal()
 
 
 class Columns(Struct, frozen=True):

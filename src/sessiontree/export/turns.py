@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sessiontree.core.context import milliseconds
-from sessiontree.core.entries import BranchSummary, Compaction, CustomMessage, MessageEntry
+from sessiontree.core.entries import BranchSummary, Compaction, CustomMessage, MessageEntry, milliseconds
 from sessiontree.core.messages import (
     Assistant,
     BashExecution,

@@ -29,15 +29,14 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from sessiontree.core.context import milliseconds
-from sessiontree.core.entries import Entry, MessageEntry, ModelChange, UsageRecord
-from sessiontree.core.jsonio import parse_json
+from sessiontree.core.entries import Entry, MessageEntry, ModelChange, UsageRecord, milliseconds
+from sessiontree.core.jsonio import parse_json, replace_surrogates
 from sessiontree.core.messages import Assistant, ToolCall, ToolResult, tool_calls
 from sessiontree.core.usage import USAGE_TYPES, UnpricedUsage, unpriced_totals
 from sessiontree.dialects.passthrough import PASSTHROUGH, passthrough_of
 from sessiontree.library import counts
 from sessiontree.library.counts import Counted
-from sessiontree.library.summary import DAMAGE, replace_surrogates
+from sessiontree.library.summary import DAMAGE
 from sessiontree.session.journal import Journal
 from sessiontree.session.reader import Reader
 

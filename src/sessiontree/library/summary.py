@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from sessiontree.core.jsonio import replace_surrogates
 from sessiontree.core.usage import UnpricedUsage
 from sessiontree.stores.contract import DocumentStore, not_a_file
 
@@ -110,11 +111,6 @@ def has_tags(documents: DocumentStore, summaries: Iterable[Summary]) -> bool:
 def is_meaningful(prompt: str) -> bool:
     """Whether a prompt was written by a person rather than inserted by a program."""
     return bool(prompt.strip()) and re.match(_AUTOMATIC, prompt) is None
-
-
-def replace_surrogates(text: str) -> str:
-    """Replace lone surrogates, which can be neither stored nor printed."""
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def cut_at_word(text: str, longest: int) -> str:

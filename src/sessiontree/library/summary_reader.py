@@ -21,8 +21,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from sessiontree.core.context import milliseconds
-from sessiontree.core.entries import Header
+from sessiontree.core.entries import Header, milliseconds
+from sessiontree.core.jsonio import replace_surrogates
 from sessiontree.core.usage import UnpricedUsage, UsageTotals
 from sessiontree.dialects.contract import SessionFile
 from sessiontree.dialects.storage import Outline
@@ -46,7 +46,6 @@ from sessiontree.library.summary import (
     Health,
     Summary,
     cut_at_word,
-    replace_surrogates,
 )
 from sessiontree.session.reader import Reader
 from sessiontree.stores.contract import SessionRef, SessionStore, read_bytes

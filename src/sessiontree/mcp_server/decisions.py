@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from sessiontree.core.context import milliseconds
+from sessiontree.core.entries import milliseconds
 from sessiontree.errors import SessionTreeError
 from sessiontree.library.library import Library
 from sessiontree.library.summary import Summary

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from sessiontree.core.context import milliseconds
+from sessiontree.core.entries import milliseconds
 from sessiontree.core.ids import iso_time
 from sessiontree.core.jsonio import render_json
 from sessiontree.dialects.texts import Line, Text

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from sessiontree.clients import client_of
-from sessiontree.core.context import milliseconds
+from sessiontree.core.entries import milliseconds
 from sessiontree.dialects.client import PastPrompt, PromptDatabase, PromptFile
 from sessiontree.library.roots import Root, dialect_named
 from sessiontree.library.session_store import open_store

@@ -24,9 +24,9 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree.core.ids import now_ms
+from sessiontree.core.jsonio import replace_surrogates
 from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.errors import WriteError
-from sessiontree.library.summary import replace_surrogates
 from sessiontree.stores.atomic_files import write_all
 from sessiontree.stores.file_lock import lock_descriptor
 from sessiontree.stores.os_calls import OS_CALLS, OsCalls

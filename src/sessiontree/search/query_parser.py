@@ -19,7 +19,7 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from sessiontree.core.durations import UNITS, parse_duration
-from sessiontree.library.summary import replace_surrogates
+from sessiontree.core.jsonio import replace_surrogates
 from sessiontree.search.query import (
     BRANCHES,
     EPOCH,

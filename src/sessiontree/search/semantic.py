@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from sessiontree.core.context import milliseconds
+from sessiontree.core.entries import milliseconds
 from sessiontree.dialects.texts import Line
 from sessiontree.errors import SessionTreeError, StoreError
 from sessiontree.library.roots import dialect_named

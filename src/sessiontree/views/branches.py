@@ -7,7 +7,7 @@ from typing import Any
 
 from sessiontree.branches.list import BranchFacts, Distance
 from sessiontree.branches.open_files import Writer
-from sessiontree.core.context import milliseconds
+from sessiontree.core.entries import milliseconds
 from sessiontree.views.branch_labels import Mark, describe_mark
 from sessiontree.views.listing import age, amount
 from sessiontree.views.text import columns, cut, one_line, pad, short_entry_id

@@ -17,8 +17,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 from msgspec import Struct
 
-from sessiontree.core.context import milliseconds
-from sessiontree.core.entries import Entry, type_of
+from sessiontree.core.entries import Entry, milliseconds, type_of
 from sessiontree.core.jsonio import parse_object
 from sessiontree.core.tree import Tree
 from sessiontree.dialects.claude.index import LineSummary, summarize_entry

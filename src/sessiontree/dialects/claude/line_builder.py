@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from sessiontree.core.context import milliseconds
+from sessiontree.core.entries import milliseconds
 from sessiontree.core.ids import timestamp
 from sessiontree.dialects.canonical import CanonicalEntry, SessionMeta
 from sessiontree.dialects.claude.content import native_blocks

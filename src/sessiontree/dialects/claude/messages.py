@@ -12,8 +12,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from sessiontree.core.context import milliseconds
-from sessiontree.core.entries import Compaction, Entry, MessageEntry, Unknown, parse_entry
+from sessiontree.core.entries import Compaction, Entry, MessageEntry, Unknown, milliseconds, parse_entry
 from sessiontree.core.jsonio import parse_object
 from sessiontree.core.messages import (
     Assistant,

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from sessiontree.core import context
+from sessiontree.core import entries
 from sessiontree.core.entries import (
     CONTEXT_TYPES,
     ENTRY_TYPES,
@@ -74,7 +74,7 @@ RESPONSE_USAGE = "response_usage"
 _RESERVED_TYPES = frozenset({MESSAGE, COMPACTION, "leaf", META})
 """Types that lines of ours must not have, because Codex's own lines have them."""
 
-milliseconds = lru_cache(maxsize=64)(context.milliseconds)
+milliseconds = lru_cache(maxsize=64)(entries.milliseconds)
 """Cached, because the timestamp of a line is needed several times in a row."""
 
 _NOTHING = Raw(b"")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from sessiontree.core.context import milliseconds
+from sessiontree.core.entries import milliseconds
 from sessiontree.core.jsonio import render_json
 from sessiontree.core.messages import (
     Assistant,

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from sessiontree.core import context
+from sessiontree.core import entries
 from sessiontree.core.entries import (
     ENTRY_TYPES,
     Config,
@@ -52,7 +52,7 @@ _CANONICAL_TYPES = {"config": "config", "snapshot": "file_snapshot", "custom-tit
 _RESERVED_TYPES = frozenset({MESSAGE, "file_snapshot"})
 """Types of lines of the tree and of the frequent snapshots; our metadata lines must not have them."""
 
-milliseconds = lru_cache(maxsize=64)(context.milliseconds)
+milliseconds = lru_cache(maxsize=64)(entries.milliseconds)
 """Cached, because the timestamp of a line is needed several times in a row."""
 
 data_url = re.compile(r"data:([^;,]*)[^,]*;base64,", re.IGNORECASE)

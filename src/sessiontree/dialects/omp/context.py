@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from sessiontree.core.context import Path, milliseconds
-from sessiontree.core.entries import Compaction, Custom, CustomMessage, Entry, MessageEntry, ModelChange
+from sessiontree.core.context import Path
+from sessiontree.core.entries import Compaction, Custom, CustomMessage, Entry, MessageEntry, ModelChange, milliseconds
 from sessiontree.core.messages import (
     Assistant,
     Block,

@@ -44,8 +44,7 @@ from sessiontree.dialects.defaults import (
 from sessiontree.dialects.passthrough import PART, PASSTHROUGH, passthrough_of
 from sessiontree.dialects.pi import locations
 from sessiontree.dialects.pi.content import PiEncoder, with_model_pair
-from sessiontree.dialects.pi.encoder import PiFamilyEncoder
-from sessiontree.dialects.pi.required_fields import complete_fields
+from sessiontree.dialects.pi.encoder import PiFamilyEncoder, complete_fields
 from sessiontree.dialects.side_branches import find_session_leaf
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from sessiontree.core import context
+from sessiontree.core import entries
 from sessiontree.core.entries import (
     ENTRY_TYPES,
     Compaction,
@@ -38,7 +38,7 @@ _RESERVED_TYPES = frozenset({MESSAGE, COMPACTION, TITLE, "leaf"})
 _NOT_SENT = frozenset({"realtime_message"})
 """Subtypes of messages that Qwen Code never sends."""
 
-milliseconds = lru_cache(maxsize=64)(context.milliseconds)
+milliseconds = lru_cache(maxsize=64)(entries.milliseconds)
 
 _NOTHING = Raw(b"")
 
