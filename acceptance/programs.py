@@ -172,20 +172,20 @@ def _existing(path: Path) -> Path:
 
 def _pip(requirement: str, target: Path) -> None:
     options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:"]
-    _run([sys.executable, "-m", "pip", "install", *options, "--target", str(target), requirement])
+    run_installer([sys.executable, "-m", "pip", "install", *options, "--target", str(target), requirement])
 
 
 def _npm(*arguments: str) -> str:
     """Run the machine's npm, which has the machine's settings, or else the one that comes with Node."""
     own = shutil.which("npm")
     if own:
-        return _run([own, *arguments])
+        return run_installer([own, *arguments])
     node = _node()
     script = node.parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-    return _run([str(node), str(_existing(script)), *arguments])
+    return run_installer([str(node), str(_existing(script)), *arguments])
 
 
-def _run(command: list[str]) -> str:
+def run_installer(command: list[str]) -> str:
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=INSTALL_SECONDS, stdin=subprocess.DEVNULL, check=False

@@ -17,6 +17,7 @@ import pytest
 import sessiontree
 from sessiontree.core.entries import Compaction, MessageEntry, Unknown
 from sessiontree.core.messages import Image, message_text
+from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.errors import ExistsError, InvalidEntryError, NotFoundError, ReadOnlyError
 from sessiontree.stores.file import FileStore
 
@@ -128,6 +129,34 @@ def test_a_branch_is_a_position_that_moves_as_it_is_written(session: sessiontree
     from_nothing.append("user", "another beginning")
     assert len(session.roots()) == 2
     assert texts(from_nothing.context()) == ["another beginning"]
+
+
+def test_an_append_follows_the_files_current_entry_also_after_lines_of_others(session: sessiontree.Session) -> None:
+    def message(text: str) -> CanonicalEntry:
+        return CanonicalEntry("message", {"message": {"role": "user", "content": text, "timestamp": 0}})
+
+    first = session.append("user", "one").id
+    other = sessiontree.open(session.location)
+    second = other.append("user", "two").id
+    session.append_following([message("three")])
+    third = session.leaf
+    assert third is not None
+    assert session.parent(third) == second
+    other.move(second)
+    session.append_following([message("four"), message("five")])
+    assert texts(session.context()) == ["one", "two", "four", "five"]
+    chosen: list[int] = []
+
+    def choose() -> str:
+        chosen.append(len(session.ids))
+        return first
+
+    other.refresh()
+    other.append("assistant", "meanwhile")
+    session.append_following([message("six")], choose)
+    assert texts(session.context()) == ["one", "six"]
+    assert len(chosen) == 2, "not asked again after another writer was faster"
+    assert [entry.id for entry in sessiontree.open(session.location)] == session.ids
 
 
 def test_a_branch_that_has_written_nothing_writes_nothing(session: sessiontree.Session) -> None:

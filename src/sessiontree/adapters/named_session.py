@@ -79,13 +79,31 @@ class NamedSession:
                 self.forget()  # the next use opens it again, which shows what was written
                 raise
 
+    def append(self, write: Callable[[Session], object]) -> None:
+        """Call `write`, which appends once (see `Session.append_following`) to the session, created if needed.
+
+        No other writer is excluded, so `write` must not depend on what it has read before.
+        """
+        with self._lock:
+            try:
+                write(self._opened(self.new))
+            except (ReplacedError, NotFoundError):  # deleted by another program; nothing was written
+                self.forget()
+                write(self._opened(self.new))
+            except WriteError:
+                self.forget()  # the next use opens it again, which shows what was written
+                raise
+
+    def _opened(self, create: Callable[[], Session]) -> Session:
+        self.check_open()
+        if self._session is None:
+            opened = self._open()
+            self._session = self._create(create) if opened is None else opened  # an empty session is false
+        return self._session
+
     def _held(self, held: contextlib.ExitStack, create: Callable[[], Session]) -> Session:
         """The session, with other writers excluded until `held` is closed."""
-        self.check_open()
-        session = self._session if self._session is not None else self._open()
-        if session is None:
-            session = self._create(create)
-        self._session = session
+        session = self._opened(create)
         held.enter_context(session.journal.store.exclusive())
         session.follow()
         return session

@@ -122,20 +122,13 @@ class TreeSession:
 
     def _write_items(self, items: Sequence[Item]) -> None:
         bodies = self._encode(items)
-        with self._named.writing() as session:
-            self._append(session, self._leaf_of(session), bodies)
+        self._named.append(lambda session: self._append(session, bodies))
 
-    def _append(self, session: Session, leaf: str | None, bodies: list[JsonObject]) -> None:
+    def _append(self, session: Session, bodies: list[JsonObject]) -> None:
         for body in bodies:
-            self._set_tool_name(session, leaf, body["message"])
-        if len(bodies) == 1:
-            if leaf != session.leaf:
-                branch = session.branch(leaf)
-                branch.append({"type": "message", **bodies[0]})
-            else:
-                session.append({"type": "message", **bodies[0]})
-        elif bodies:
-            session.append_all([CanonicalEntry("message", body) for body in bodies], leaf)
+            self._set_tool_name(session, body["message"])
+        if bodies:
+            self._append_entries(session, [CanonicalEntry("message", body) for body in bodies])
 
     def _encode(self, items: Sequence[Item]) -> list[JsonObject]:
         """Entries for items. Rendering them, before anything is written, fails for an item that is not JSON."""
@@ -151,13 +144,14 @@ class TreeSession:
             bodies.append({"message": message, PASSTHROUGH: {NAME: carried_item(item, message)}})
         return bodies
 
-    def _set_tool_name(self, session: Session, leaf: str | None, message: JsonObject) -> None:
+    def _set_tool_name(self, session: Session, message: JsonObject) -> None:
         """Complete a result with the name of its tool, which only the call has."""
         if message["role"] != "toolResult" or message["toolName"]:
             return
         call = message["toolCallId"]
         if call not in self._call_names:
-            for _, item in reversed(latest_items(session, leaf, _CALL_NAMES_BACK)):
+            session.follow()
+            for _, item in reversed(latest_items(session, self._leaf_of(session), _CALL_NAMES_BACK)):
                 if isinstance(item, dict) and isinstance(item.get("call_id"), str) and "name" in item:
                     self._call_names.setdefault(item["call_id"], str(item["name"]))
         message["toolName"] = self._call_names.pop(call, "")
@@ -174,7 +168,7 @@ class TreeSession:
             *others, popped = [item for id, item in pairs if id == source]
             self._move(session, session.parent(source))
             # An entry of another program may be several items; the ones before the popped one stay.
-            self._append(session, self._leaf_of(session), self._encode(others))
+            self._append(session, self._encode(others))
             return popped
 
     def _clear(self) -> None:
@@ -201,13 +195,16 @@ class TreeSession:
                 bodies = self._encode([item for _, item in before[dropped:]]) + bodies
             else:
                 self._move(session, session.parent(first))
-            self._append(session, self._leaf_of(session), bodies)
+            self._append(session, bodies)
             return True
 
     # Overridden by the session with branches
 
     def _leaf_of(self, session: Session) -> str | None:
         return session.leaf
+
+    def _append_entries(self, session: Session, entries: list[CanonicalEntry]) -> None:
+        session.append_following(entries)
 
     def _move(self, session: Session, to: str | None) -> None:
         session.move(to)
@@ -447,6 +444,9 @@ class BranchingTreeSession(TreeSession):
 
     def _leaf_of(self, session: Session) -> str | None:
         return self._indexed(session).tip_of(self._branch)
+
+    def _append_entries(self, session: Session, entries: list[CanonicalEntry]) -> None:
+        session.append_following(entries, lambda: self._leaf_of(session))
 
     def _move(self, session: Session, to: str | None) -> None:
         index = self._indexed(session)

@@ -156,12 +156,18 @@ class LineOffsets:
                 starts, ends = run.listed.starts, run.listed.ends
                 yield from [_ListedLine(starts[at], ends[at]) for at in numbers]
                 continue
-            stops = [*run.ends, 0]  # so that index -1 is the start of the first line
-            first, last = stops[min(numbers) - 1], stops[max(numbers)]
-            yield _BlockLines(run.start + first, run.start + last, run.start, stops, numbers)
+            first, last = min(numbers), max(numbers)
+            stops = [run.ends[first - 1] if first else 0, *run.ends[first : last + 1]]
+            yield _BlockLines(run.start + stops[0], run.start + stops[-1], run.start, stops, first, numbers)
 
     def _iter_runs(self, nodes: Sequence[int]) -> Iterator[tuple[_Run, list[int]]]:
         """Iterate over the runs that hold some nodes, in the given order, with the numbers of the nodes in each run."""
+        if nodes and (number := bisect_right(self._first_nodes, min(nodes))) == bisect_right(
+            self._first_nodes, max(nodes)
+        ):
+            run = self._runs[number - 1]
+            yield run, [node - run.first_node for node in nodes]
+            return
         for number, group in groupby(nodes, lambda node: bisect_right(self._first_nodes, node) - 1):
             run = self._runs[number]
             yield run, [node - run.first_node for node in group]
@@ -185,13 +191,15 @@ class _BlockLines(Struct, frozen=True, gc=False):
     block: int
     """Offset of the block."""
     stops: list[int]
-    """End of each line of the block, LF included, relative to its start; the last one is 0."""
+    """Start of the first line, and the end of each line in the range, LF included, relative to the block."""
+    first: int
+    """Number of the first line in the range."""
     numbers: list[int]
 
     def cut(self, view: memoryview, offset: int) -> list[bytes]:
         """The lines, from a view of the bytes from an offset on."""
-        shift, stops = self.block - offset, self.stops
-        return [bytes(view[stops[at - 1] + shift : stops[at] + shift - 1]) for at in self.numbers]
+        shift, stops, first = self.block - offset, self.stops, self.first
+        return [bytes(view[stops[at - first] + shift : stops[at - first + 1] + shift - 1]) for at in self.numbers]
 
 
 class _ListedLine(Struct, frozen=True, gc=False):

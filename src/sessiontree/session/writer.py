@@ -8,7 +8,7 @@ may have been carried out, so later writes are refused until `resolve` has read 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -75,6 +75,10 @@ class EncodedBatch(Batch):
 
 
 BatchT = TypeVar("BatchT", bound=Batch)
+
+Parent: TypeAlias = str | Current | Callable[[], str | None] | None
+"""Where to append: an entry, before the first one (None), or an entry that is found in the index when the line is
+rendered, and again after the lines of other writers were read. `CURRENT` is the file's current entry."""
 
 
 class FailedWrite(Struct):
@@ -221,12 +225,24 @@ class Writer(Reader):
 
     # One line
 
-    def _write(
-        self, kind: str, fields: dict[str, Any], parent: str | Current | None, given: CallerFields | None = None
-    ) -> Entry:
-        """Append one entry. The caller holds the mutex. Every write goes through here or `append_all`.
+    def _write(self, kind: str, fields: dict[str, Any], parent: Parent, given: CallerFields | None = None) -> Entry:
+        """Append one entry. The caller holds the mutex."""
+        entry = self._write_entry(kind, fields, parent, given)[1]
+        assert entry is not None
+        return entry
 
-        `CURRENT` as the parent means the file's current entry after reading everything that other writers appended.
+    def _write_entry(
+        self,
+        kind: str,
+        fields: dict[str, Any],
+        parent: Parent,
+        given: CallerFields | None = None,
+        *,
+        decode: bool = True,
+    ) -> tuple[str, Entry | None]:
+        """Append one entry and return its id; the entry as well, unless `decode` is off.
+
+        Every write goes through here, `_write_all` or `_write_lines`.
         """
         # Do as little as possible between `append` and the `write` call: after a sync the processor's caches are cold,
         # and every step costs several times as much as in a loop. Other work is done while the disk is writing.
@@ -237,14 +253,16 @@ class Writer(Reader):
             self._check_writable()
             journal = self._indexed
         if self._pending is not None:
-            return self._write_pending(kind, fields, parent, given)
+            entry = self._write_pending(kind, fields, parent, given)
+            return entry.id, entry
         if self._needs_encoder or kind in journal.dialect.traits.encoder_types:
-            return self._write_one_encoded(kind, fields, parent, given)
+            entry = self._write_one_encoded(kind, fields, parent, given)
+            return entry.id, entry
         line = self._line(kind, fields, parent, given)
         if not self._append_data(line):
             line = self._write_again(lambda: self._line(kind, fields, parent, given), self._append_data)
         sync = self._syncs_after(kind, fields)
-        if sync:
+        if sync and decode:
             journal.store.start_sync()
         id = line.ids[0]
         if line.is_next:
@@ -252,18 +270,15 @@ class Writer(Reader):
         else:
             self._unreported.extend(node for node in journal.refresh() if journal.tree.ids[node] != id)
         self._unsynced = True
-        entry = journal.dialect.parse(line.complete)
+        written = journal.dialect.parse(line.complete) if decode else None
         if sync:
             self._sync_written(line.ids)
-        return entry
+        return id, written
 
-    def _line(
-        self, kind: str, fields: dict[str, Any], parent: str | Current | None, given: CallerFields | None
-    ) -> Line:
+    def _line(self, kind: str, fields: dict[str, Any], parent: Parent, given: CallerFields | None) -> Line:
         """Render an entry as a line, with a free id or the caller's; large content goes to blobs."""
         journal = self._indexed
-        if isinstance(parent, Current):
-            parent = self._stored_leaf()
+        parent = self._find_parent(parent)
         if given is None:
             id, now = new_entry_id(journal.tree.node_of), timestamp()
         else:
@@ -280,9 +295,12 @@ class Writer(Reader):
                 data = dialect.render_entry(kind, id, parent, now, self._moved(fields, blobs)) + b"\n"
         return Line((id,), data, False, parent, complete)
 
-    def _write_pending(
-        self, kind: str, fields: dict[str, Any], parent: str | Current | None, given: CallerFields | None
-    ) -> Entry:
+    def _find_parent(self, parent: Parent) -> str | None:
+        if parent is None or isinstance(parent, str):
+            return parent
+        return self._stored_leaf() if isinstance(parent, Current) else parent()
+
+    def _write_pending(self, kind: str, fields: dict[str, Any], parent: Parent, given: CallerFields | None) -> Entry:
         """Append to a session that is still in memory; the first message also creates its file."""
         assert self._pending is not None
         journal, memory = self._journal, self._journal.store
@@ -380,24 +398,25 @@ class Writer(Reader):
             raise UsageError(f"{self.location}: the session has no messages yet; append one first")
 
     def _write_one_encoded(
-        self, kind: str, fields: dict[str, Any], parent: str | Current | None, given: CallerFields | None
+        self, kind: str, fields: dict[str, Any], parent: Parent, given: CallerFields | None
     ) -> Entry:
         """Write an entry with the dialect's encoder, which may produce several lines."""
         time = None if given is None else given.timestamp
         entry = CanonicalEntry(kind, fields, timestamp=time or timestamp())
 
         def encode(encoder: Encoder) -> EncodedBatch:
-            return _encode_all(encoder, [entry], self._stored_leaf() if isinstance(parent, Current) else parent)
+            return _encode_all(encoder, [entry], self._find_parent(parent))
 
         batch = self._write_encoded(encode, entry.timestamp)
         if self._syncs_after(kind, fields):
             self._sync_written(batch.ids)
         return self._read_back(batch.ids[-1] if batch.ids else None, entry, batch.known)
 
-    def _write_all(self, entries: Sequence[CanonicalEntry], parent: str | None) -> Sequence[str]:
+    def _write_all(self, entries: Sequence[CanonicalEntry], parent: Parent) -> Sequence[str]:
         def encode(encoder: Encoder) -> EncodedBatch:
-            batch = _encode_all(encoder, entries, parent)
-            if batch.ids and self._is_in_side_branch(parent):
+            start = self._find_parent(parent)
+            batch = _encode_all(encoder, entries, start)
+            if batch.ids and self._is_in_side_branch(start):
                 # Messages in a side branch do not change the session's current entry; an explicit move does.
                 move = encoder.encode(CanonicalEntry("leaf", {"targetId": batch.ids[-1]}), batch.ids[-1])
                 batch.data += _joined(move.lines)
