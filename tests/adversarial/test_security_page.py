@@ -8,7 +8,13 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parent.parent
 PAGE = ROOT / "SECURITY.md"
-FOLDERS = (FOLDER, FOLDER.parent / "acp", FOLDER.parent / "web", ROOT / "acceptance" / "browser")
+FOLDERS = (
+    FOLDER,
+    FOLDER.parent / "acp",
+    FOLDER.parent / "web",
+    FOLDER.parent / "postgres",
+    ROOT / "acceptance" / "browser",
+)
 
 
 def test_every_test_that_the_security_page_names_exists() -> None:

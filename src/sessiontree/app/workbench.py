@@ -24,7 +24,7 @@ from sessiontree.library.summary import Summary
 from sessiontree.session.open import open as open_path
 from sessiontree.session.session import Session
 from sessiontree.settings import Settings
-from sessiontree.stores.repositories import home_folder
+from sessiontree.stores.repositories import home_folder, is_address
 
 if TYPE_CHECKING:
     from sessiontree.app.actions.contract import ActionPlan, Description
@@ -66,7 +66,12 @@ class Workbench:
 
     def read_tags(self) -> tuple[dict[str, tuple[str, ...]], frozenset[str]]:
         """Tags by the reference of their session, and the references of pinned sessions."""
-        records = {(record.session, record.path): record for record in self.home.tags.read()}
+        from sessiontree.archive.tags import TagFile
+
+        files = [self.home.tags] if not self.library.only_home else []
+        if is_address(self.library.home):
+            files.append(TagFile(self.library.documents))
+        records = {(record.session, record.path): record for file in files for record in file.read()}
         by_id: dict[str, list[Any]] = {}
         for record in records.values():
             by_id.setdefault(record.session, []).append(record)

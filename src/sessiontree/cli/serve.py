@@ -17,7 +17,8 @@ from sessiontree.errors import UsageError
 
 EXAMPLES = """examples:
   sessiontree serve --open
-  sessiontree serve --port 8321 --read-only"""
+  sessiontree serve --port 8321 --read-only
+  sessiontree serve --users --home postgresql://db.example/team"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--no-tls", action="store_true", help="with such a --host, serve without encryption: anyone can read it"
     )
+    parser.add_argument(
+        "--users",
+        action="store_true",
+        help="several users of a database, each with a token of `sessiontree store add-token`; runs no agents",
+    )
     add_root_option(parser)
 
 
@@ -43,7 +49,9 @@ def run(options: Options) -> None:
     from sessiontree.library.library import Library
     from sessiontree.library.roots import parse_roots
     from sessiontree.settings import load_settings
-    from sessiontree.web.server import ServeOptions, serve
+    from sessiontree.stores.contract import TokenRepository
+    from sessiontree.stores.repositories import open_repository
+    from sessiontree.web.server import ServeOptions, serve, serve_users
 
     chosen = ServeOptions(
         host=options.host,
@@ -53,6 +61,15 @@ def run(options: Options) -> None:
         tls_cert=options.tls_cert,
         tls_key=options.tls_key,
         no_tls=options.no_tls,
+        users=options.users,
     )
+    if options.users:
+        repository = open_repository(options.home)
+        if not isinstance(repository, TokenRepository):
+            raise UsageError(f"serve --users: {repository.home} has no tokens; name a database with --home")
+        if options.root:
+            raise UsageError("serve --users: shows sessions of the database only; leave out --root")
+        serve_users(repository, chosen, stderr.print_line)
+        return
     with Library(options.home, parse_roots(options.root)) as library:
         serve(Workbench(library, os.getcwd(), load_settings(os.getcwd()).settings), chosen, stderr.print_line)

@@ -3,7 +3,8 @@
 status: what it holds. upgrade: create its tables, or upgrade them. verify: find damage. vacuum: join the small rows of
 appends, and remove old backups. add-tenant, remove-tenant, tenants: users who share the database and see nothing of
 each other. blobs: store large content in an object store, or without a URL in the database again. audit: show the
-latest writes, or turn the log of writes on or off.
+latest writes, or turn the log of writes on or off. add-token, tokens, revoke-token: access of single users to a tenant
+through `sessiontree serve --users`.
 """
 
 from __future__ import annotations
@@ -15,28 +16,43 @@ import msgspec
 from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
 from sessiontree.errors import UsageError
-from sessiontree.stores.contract import MaintainedRepository, SessionRepository, TenantRepository, TenantStatus
+from sessiontree.stores.contract import (
+    AccessToken,
+    MaintainedRepository,
+    SessionRepository,
+    TenantRepository,
+    TenantStatus,
+    TokenRepository,
+)
 from sessiontree.stores.repositories import open_repository
 from sessiontree.views.text import clean, plural
 
 EXAMPLES = """examples:
   sessiontree store upgrade --home postgresql://db.example/team
-  sessiontree store add-tenant alice --quota 10GB --home postgresql://db/team"""
+  sessiontree store add-tenant alice --quota 10GB --home postgresql://db/team
+  sessiontree store add-token alice --scope write --note "Alice, laptop" --home postgresql://db/team"""
 
 _DAMAGED = 3
 _SHOWN = 50
 _MAINTENANCE = ("status", "upgrade", "verify", "vacuum")
 _TENANTS = ("tenants", "add-tenant", "remove-tenant", "blobs", "audit")
+_TOKENS = ("tokens", "add-token", "revoke-token")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=(*_MAINTENANCE, *_TENANTS), metavar="ACTION", help="what to do, see above")
+    parser.add_argument(
+        "action", choices=(*_MAINTENANCE, *_TENANTS, *_TOKENS), metavar="ACTION", help="what to do, see above"
+    )
     parser.add_argument(
         "name",
         nargs="?",
         metavar="NAME",
-        help="the tenant; for blobs: the URL of an object store; for audit: on or off",
+        help="the tenant; for blobs: the URL of an object store; for audit: on or off; for revoke-token: its id",
     )
+    parser.add_argument(
+        "--scope", choices=("read", "write"), default="read", help="for add-token: what it allows (default: read)"
+    )
+    parser.add_argument("--note", metavar="TEXT", default="", help="for add-token: whose it is, for the list")
     parser.add_argument(
         "--quota",
         metavar="SIZE",
@@ -55,6 +71,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: Options) -> int | None:
     repository = open_repository(options.home)
+    if options.action in _TOKENS:
+        _manage_tokens(repository, options)
+        return None
     if options.action in _TENANTS:
         _manage_tenants(repository, options)
         return None
@@ -108,6 +127,35 @@ def _manage_tenants(repository: SessionRepository, options: Options) -> None:
         output.print_json({"tenant": options.name, "home": address})
     else:
         output.print_lines([clean(address)])
+
+
+def _manage_tokens(repository: SessionRepository, options: Options) -> None:
+    if not isinstance(repository, TokenRepository):
+        raise UsageError(f"{repository.home}: a folder of sessions has no tokens; name a database with --home")
+    if options.action == "tokens":
+        found = repository.tokens()
+        if options.json:
+            output.print_json({"home": repository.home, "tokens": msgspec.to_builtins(found)})
+        else:
+            output.print_lines(map(_token_line, found))
+        return
+    if not options.name:
+        raise UsageError(f"store {options.action}: name the {'tenant' if options.action == 'add-token' else 'token'}")
+    if options.action == "revoke-token":
+        repository.revoke_token(options.name)
+        stderr.print_line(f"{clean(repository.home)}: the token {clean(options.name)} was revoked")
+        return
+    token = repository.add_token(options.name, scope=options.scope, note=options.note)
+    if options.json:
+        output.print_json({"tenant": options.name, "scope": options.scope, "token": token})
+    else:
+        output.print_lines([token])
+        stderr.print_line("the token is shown only now; the database has its hash")
+
+
+def _token_line(token: AccessToken) -> str:
+    state = f"revoked {token.revoked}" if token.revoked else "valid"
+    return clean(f"{token.id}  {token.tenant:20} {token.scope:5}  {token.created}  {state}  {token.note}".rstrip())
 
 
 def _audit(repository: TenantRepository, options: Options) -> None:

@@ -57,14 +57,22 @@ class Library:
         roots: Mapping[str, Sequence[str]] | None = None,
         environment: Mapping[str, str] | None = None,
         progress: Progress | None = None,
+        *,
+        only_home: bool = False,
     ) -> None:
+        """`only_home` leaves out the folders of agents on this machine: for users who do not own it."""
+        self.only_home = only_home
         self.environment = os.environ if environment is None else environment
         self.home = self._own_home() if home is None else os.fspath(home)
         is_folder = not is_repository(self.home)
         if is_folder:
             self.home = os.path.abspath(self.home)
         self.cache = self._open_cache(is_folder=is_folder)
-        self.roots: list[Root] = find_roots(self.environment, roots, self.home, self.cache)
+        self.roots: list[Root] = [
+            root
+            for root in find_roots(self.environment, roots, self.home, self.cache)
+            if root.folder == self.home or not only_home
+        ]
         self.projects = Projects(self.home if is_folder else None)
         self.scan = Scan()
         self._progress = progress

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 
@@ -271,6 +271,10 @@ class WatchableRepository(SessionRepository, Protocol):
         """Give the size of a session now and after each change; ends with it, or `timeout` seconds after a change."""
         ...
 
+    def stat(self, ref: SessionRef) -> SessionStat | None:
+        """What it knows about one session without opening it; None if there is none."""
+        ...
+
 
 class RepositoryStatus(Struct, frozen=True):
     """What a repository holds."""
@@ -362,6 +366,52 @@ class TenantRepository(SessionRepository, Protocol):
 
     def set_blob_store(self, url: str) -> None:
         """Store new blobs of all tenants in an object store; with an empty URL, in the repository again."""
+        ...
+
+
+Scope: TypeAlias = Literal["read", "write"]
+
+
+class AccessToken(Struct, frozen=True):
+    """A token that gives a user of the web page access to the sessions of one tenant. Its secret is not part of it."""
+
+    id: str
+    """The public part, which lists and logs may show."""
+    tenant: str
+    scope: Scope
+    note: str
+    """What the administrator wrote about it, such as its user."""
+    created: str
+    """Time in UTC, in ISO 8601."""
+    revoked: str | None = None
+
+
+@runtime_checkable
+class TokenRepository(TenantRepository, Protocol):
+    """A repository that gives out tokens for its tenants. It stores hashes: a lost token cannot be shown again."""
+
+    def add_token(self, tenant: str, *, scope: Scope, note: str = "") -> str:
+        """Create a token, and return its text, which is not stored."""
+        ...
+
+    def tokens(self) -> list[AccessToken]:
+        """All tokens, also those that were revoked."""
+        ...
+
+    def revoke_token(self, id: str) -> None:
+        """End a token; `NotFoundError` if there is no valid one with this id."""
+        ...
+
+    def check_token(self, text: str) -> AccessToken | None:
+        """The token with this text; None if it is wrong or was revoked."""
+        ...
+
+    def find_token(self, id: str) -> AccessToken | None:
+        """The token with this id; None if there is none, or it was revoked."""
+        ...
+
+    def home_of(self, tenant: str) -> str:
+        """The address of the repository as a tenant sees it."""
         ...
 
 

@@ -198,6 +198,10 @@ class MemoryRepository:
     def watch(self, ref: SessionRef, timeout: float | None = None) -> Iterator[int]:
         return self.open(ref).watch(timeout)
 
+    def stat(self, ref: SessionRef) -> SessionStat | None:
+        store = self._stores.get(ref.name)
+        return None if store is None else SessionStat(ref, ref.name, store.size(), store.changed, store.identity)
+
     @contextlib.contextmanager
     def adding(self, store: MemoryStore) -> Iterator[None]:
         """Add a store that is created inside of the block; `ExistsError` if its id is taken."""

@@ -3,6 +3,7 @@
     server            starts everything: port, token, TLS
     app               routes and error pages
     security          who may ask for what: token, cookie, Host, Origin, limits, headers
+    users             several users of a database, each with a token
     site              what all requests share: workbench, open sessions, plans, templates
     open_sessions     sessions that stay open between requests
     list_pages, session_pages, report_pages    what can be read

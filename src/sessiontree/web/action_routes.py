@@ -17,6 +17,16 @@ from sessiontree.web.live import Live
 from sessiontree.web.site import Site
 
 _NOT_HERE = frozenset({"export", "rewind", "undo-rewind"})
+_SHARED = frozenset(
+    {"switch", "fork", "label", "rename", "merge", "pick", "compact", "undo-compaction", "leave-out", "take-in"}
+    | {"tag", "pin", "prune", "archive"}
+)
+"""Actions for users who do not own this machine: those that change sessions of their repository, and nothing else."""
+
+
+def is_offered(site: Site, name: str) -> bool:
+    """Whether a page of this server has an action."""
+    return name not in _NOT_HERE and (name in _SHARED or not site.is_shared)
 
 
 class PlanRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -38,10 +48,12 @@ class ActionRoutes:
         """Plan an action, and describe what it will do. Writes nothing."""
         wanted = decode(await request.body(), PlanRequest)
         action = ACTIONS.get(wanted.action)
-        if action is None or action.name in _NOT_HERE:
+        if action is None or not is_offered(self._site, action.name):
             raise UsageError(f"unknown action {wanted.action!r}")
         summary = self._site.summary_of(request)
         arguments = check_arguments(action, wanted.arguments)
+        if self._site.is_shared and "to" in arguments:
+            raise UsageError(f"{action.name}: sessions of other agents are files, and this server writes none")
 
         def make() -> ActionPlan[Any]:
             # A session of its own: the plan stays valid as long as the file does not change, whatever is shown.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import AsyncIterator
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
 from starlette.applications import Starlette
@@ -12,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import Receive, Scope, Send
 
 from sessiontree.app.workbench import Workbench
 from sessiontree.errors import ConflictError, NotFoundError, SessionTreeError, UsageError
@@ -31,71 +31,103 @@ from sessiontree.web.site import Site
 _STATIC = os.path.join(os.path.dirname(__file__), "static")
 
 
-def build_app(workbench: Workbench, access: Access, *, read_only: bool = False, limit: RateLimit | None = None) -> Gate:
-    """The application of one server. With `read_only` there is no route that changes anything."""
-    site = Site(workbench, read_only=read_only)
-    live, chats = Live(site), Chats(site)
-    running = Explorations(site, live)
-    explore = ExploreRoutes(site, live, running)
-    sessions, pages, reports = SessionPages(site), ListPages(site), ReportPages(site)
-    routes: list[BaseRoute] = [
-        Route("/", pages.page),
-        Route("/rows", pages.rows),
-        Route("/complete", pages.completion),
-        Route("/events", live.library_events),
-        Route("/stats", reports.statistics),
-        Route("/archive", reports.archive),
-        Route("/s/{key}", sessions.page),
-        Route("/s/{key}/preview", pages.preview),
-        Route("/s/{key}/cards", sessions.cards),
-        Route("/s/{key}/graph", sessions.graph),
-        Route("/s/{key}/rows", sessions.rows),
-        Route("/s/{key}/outline", sessions.outline),
-        Route("/s/{key}/find", sessions.find),
-        Route("/s/{key}/download", sessions.download),
-        Route("/s/{key}/events", live.session_events),
-        Route("/s/{key}/compare", reports.compare),
-        Route("/s/{key}/context", reports.context),
-        Route("/s/{key}/health", reports.health),
-        *explore.reading_routes(),
-        Mount("/static/shared", StaticFiles(directory=os.path.dirname(static_path("x")))),
-        Mount("/static", StaticFiles(directory=_STATIC)),
-    ]
-    if not read_only:
-        actions, talk = ActionRoutes(site, live), ChatRoutes(site, chats)
-        routes += [
-            Route("/s/{key}/plan", actions.plan, methods=["POST"]),
-            Route("/restore", actions.restore, methods=["POST"]),
-            Route("/do", actions.do, methods=["POST"]),
-            *talk.routes(),
-            *explore.changing_routes(),
+class SiteApp:
+    """The routes of one library, and everything that they start and stop."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._live, self._chats = Live(site), Chats(site)
+        self._running = Explorations(site, self._live)
+        self.routes = Starlette(
+            routes=self._list_routes(), exception_handlers={SessionTreeError: self._on_error, OSError: self._on_error}
+        )
+
+    def _list_routes(self) -> list[BaseRoute]:
+        """Without the right to write, there is no route that changes anything; without an agent, none that runs one."""
+        site, live = self._site, self._live
+        sessions, pages, reports = SessionPages(site), ListPages(site), ReportPages(site)
+        routes: list[BaseRoute] = [
+            Route("/", pages.page),
+            Route("/rows", pages.rows),
+            Route("/complete", pages.completion),
+            Route("/events", live.library_events),
+            Route("/stats", reports.statistics),
+            Route("/s/{key}", sessions.page),
+            Route("/s/{key}/preview", pages.preview),
+            Route("/s/{key}/cards", sessions.cards),
+            Route("/s/{key}/graph", sessions.graph),
+            Route("/s/{key}/rows", sessions.rows),
+            Route("/s/{key}/outline", sessions.outline),
+            Route("/s/{key}/find", sessions.find),
+            Route("/s/{key}/download", sessions.download),
+            Route("/s/{key}/events", live.session_events),
+            Route("/s/{key}/compare", reports.compare),
+            Route("/s/{key}/context", reports.context),
+            Route("/s/{key}/health", reports.health),
+            Mount("/static/shared", StaticFiles(directory=os.path.dirname(static_path("x")))),
+            Mount("/static", StaticFiles(directory=_STATIC)),
         ]
+        # Lanes have worktrees on this machine, so even showing them is for its own user.
+        explore = None if site.is_shared else ExploreRoutes(site, live, self._running)
+        if explore is not None:
+            routes += [Route("/archive", reports.archive), *explore.reading_routes()]
+        if not site.read_only:
+            actions = ActionRoutes(site, live)
+            routes += [
+                Route("/s/{key}/plan", actions.plan, methods=["POST"]),
+                Route("/do", actions.do, methods=["POST"]),
+            ]
+            if explore is not None:
+                routes += [
+                    Route("/restore", actions.restore, methods=["POST"]),
+                    *ChatRoutes(site, self._chats).routes(),
+                    *explore.changing_routes(),
+                ]
+        return routes
 
-    @contextlib.asynccontextmanager
-    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        live.start()
-        try:
-            yield
-        finally:
-            await chats.close()
-            await running.close()
-            await live.close()
-            site.close()
+    def start(self) -> None:
+        """Start to scan the library; called in the event loop."""
+        self._live.start()
 
-    def stop() -> None:
-        live.stop()
-        chats.stop_all()
-        running.stop_all()
+    def stop(self) -> None:
+        """End what does not end by itself."""
+        self._live.stop()
+        self._chats.stop_all()
+        self._running.stop_all()
 
-    async def on_error(request: Request, error: Exception) -> Response:
-        return _error_response(site, request, error)
+    async def close(self) -> None:
+        await self._chats.close()
+        await self._running.close()
+        await self._live.close()
+        self._site.close()
 
-    app = Starlette(
-        routes=routes,
-        lifespan=lifespan,
-        exception_handlers={SessionTreeError: on_error, OSError: on_error},
-    )
-    return Gate(app, access, limit, stop)
+    async def _on_error(self, request: Request, error: Exception) -> Response:
+        return _error_response(self._site, request, error)
+
+
+def build_app(workbench: Workbench, access: Access, *, read_only: bool = False, limit: RateLimit | None = None) -> Gate:
+    """The application of a server for one user. With `read_only` there is no route that changes anything."""
+    app = SiteApp(Site(workbench, read_only=read_only))
+
+    async def run(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await run_lifespan(receive, send, app.start, app.close)
+        else:
+            await app.routes(scope, receive, send)
+
+    return Gate(run, access, limit, app.stop)
+
+
+async def run_lifespan(
+    receive: Receive, send: Send, start: Callable[[], None], close: Callable[[], Awaitable[None]]
+) -> None:
+    """Start something with the server, and close it at the end."""
+    await receive()
+    start()
+    await send({"type": "lifespan.startup.complete"})
+    await receive()
+    await close()
+    await send({"type": "lifespan.shutdown.complete"})
 
 
 def _error_response(site: Site, request: Request, error: Exception) -> Response:

@@ -20,10 +20,12 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from sessiontree.errors import SessionTreeError
 from sessiontree.library.summary import Summary
-from sessiontree.web.open_sessions import file_stamp
+from sessiontree.web.open_sessions import session_stamp
 from sessiontree.web.site import Site
 
 POLL_SECONDS = 0.25
+STORED_POLL_SECONDS = 1.0
+"""For sessions in a database: each look is a query."""
 SCAN_SECONDS = 3.0
 SCAN_SHARE = 0.05
 """Part of the time that scans of the library may take while a list is open."""
@@ -77,18 +79,25 @@ class Watcher:
         self._offset = 0
 
     async def run(self) -> None:
-        """Read the session, then poll its file. A change is read in a thread."""
-        stamp = file_stamp(self._summary)
+        """Read the session, then poll its file or its repository. A change is read in a thread."""
+        stamp = await self._find_stamp()
         await run_in_threadpool(self._read)
         self.ready.set()
         while self.clients:
-            await asyncio.sleep(POLL_SECONDS)
-            now = file_stamp(self._summary)
+            await asyncio.sleep(POLL_SECONDS if self._summary.is_file else STORED_POLL_SECONDS)
+            now = await self._find_stamp()
             if now == stamp:
                 continue
             stamp = now
             await run_in_threadpool(self._read)
             self.signal.fire()
+
+    async def _find_stamp(self) -> tuple[int, int, int] | None:
+        if self._summary.is_file:
+            return session_stamp(self._summary)
+        with contextlib.suppress(SessionTreeError):  # a database that cannot be reached now is asked again
+            return await run_in_threadpool(session_stamp, self._summary)
+        return None
 
     def _read(self) -> None:
         try:

@@ -15,6 +15,8 @@ from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
 from sessiontree.errors import NotFoundError
 from sessiontree.library.summary import Summary
 from sessiontree.session.session import Session
+from sessiontree.stores.contract import WatchableRepository
+from sessiontree.stores.repositories import find_ref, open_repository
 
 _Key: TypeAlias = tuple[str, ReadOptions]
 """The reference of a session, and how it is read."""
@@ -30,7 +32,7 @@ class OpenSession:
     def __init__(self, summary: Summary, session: Session, read_options: ReadOptions = AS_CLIENT) -> None:
         self.summary, self.session, self.read_options = summary, session, read_options
         self.lock = threading.RLock()
-        self.stamp = file_stamp(summary)
+        self.stamp = session_stamp(summary)
         self.layout: tuple[int, Layout] | None = None
         self.cached: dict[str, tuple[object, object]] = {}
         """Results by name, each with the state of the session that it was computed for."""
@@ -44,8 +46,13 @@ class OpenSession:
         return self.session.journal.size, self.session.leaf
 
 
-def file_stamp(summary: Summary) -> tuple[int, int, int] | None:
-    """Identity, size and time of a session's file; None if it is not a file, or gone."""
+def session_stamp(summary: Summary) -> tuple[int, int, int] | None:
+    """Identity, size and time of a session: of its file, or from its repository. None if it is gone. Blocking."""
+    ref = find_ref(summary.ref)
+    if ref.home:
+        repository = open_repository(ref.home)
+        stat = repository.stat(ref) if isinstance(repository, WatchableRepository) else None
+        return None if stat is None else (stat.identity, stat.size, stat.changed)
     try:
         found = os.stat(summary.ref.partition("#")[0])
     except (OSError, ValueError):
@@ -94,8 +101,8 @@ class OpenSessions:
         return found
 
     def refresh(self, found: OpenSession) -> bool:
-        """Read what was appended; a file that was rewritten is opened again. Returns whether it was rewritten."""
-        stamp = file_stamp(found.summary)
+        """Read what was appended; one that was rewritten is opened again. Returns whether it was rewritten."""
+        stamp = session_stamp(found.summary)
         if stamp == found.stamp:
             return False
         before, found.stamp = found.stamp, stamp

@@ -1,6 +1,7 @@
 """Access control of the web page.
 
-* A request needs the cookie that a one-time token was exchanged for. The cookie is HttpOnly and SameSite=Strict.
+* A request needs the cookie that a one-time token was exchanged for, or that of a user (`users`). The cookie is
+  HttpOnly and SameSite=Strict.
 * `Host` has to be one of our own names: a page of another site that resolves its name to 127.0.0.1 is refused.
 * A request that changes something needs an `Origin` of ours; one that another site started is refused in any case.
 * Bodies, the rate of requests and the number of open streams are limited.
@@ -13,6 +14,7 @@ import hmac
 import secrets
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from http import HTTPStatus
 from urllib.parse import parse_qs
@@ -43,8 +45,8 @@ _HEADERS = {
 _SAFE_METHODS = ("GET", "HEAD")
 
 
-class Access:
-    """Tokens, cookies and names of one server."""
+class ServerNames:
+    """The names that a server answers for, and its cookies."""
 
     def __init__(self, port: int, names: tuple[str, ...] = LOOPBACK, *, tls: bool = False) -> None:
         self._scheme = "https" if tls else "http"
@@ -52,6 +54,26 @@ class Access:
         self.hosts = {f"{name}:{port}".lower() for name in names} | ({*names} if port == default else set())
         self.cookie_name = f"sessiontree_{port}"
         self._tls = tls
+
+    def is_own_origin(self, origin: str) -> bool:
+        scheme, _, host = origin.partition("://")
+        return scheme == self._scheme and host.lower() in self.hosts
+
+    def cookie(self, value: str) -> str:
+        """The header that sets the cookie; with an empty value, the one that removes it."""
+        flags = "; HttpOnly; SameSite=Strict; Path=/" + ("; Secure" if self._tls else "")
+        return f"{self.cookie_name}={value}{flags}{'' if value else '; Max-Age=0'}"
+
+    def cookie_of(self, scope: Scope) -> str:
+        """The value of the cookie of a request; empty without one."""
+        return cookie_parser(Headers(scope=scope).get("cookie", "")).get(self.cookie_name, "")
+
+
+class Access(ServerNames):
+    """The link of a server with one user, and the cookie that it is exchanged for."""
+
+    def __init__(self, port: int, names: tuple[str, ...] = LOOPBACK, *, tls: bool = False) -> None:
+        super().__init__(port, names, tls=tls)
         self._secret = secrets.token_urlsafe(32)
         self._lock = threading.Lock()
         self._token = secrets.token_urlsafe(24)
@@ -64,10 +86,6 @@ class Access:
         """The token that the next browser can use, once."""
         return self._token
 
-    def is_own_origin(self, origin: str) -> bool:
-        scheme, _, host = origin.partition("://")
-        return scheme == self._scheme and host.lower() in self.hosts
-
     def login(self, token: str) -> str | None:
         """Exchange a token for the cookie; None if it is wrong or was used already."""
         with self._lock:
@@ -79,11 +97,10 @@ class Access:
             self._token = secrets.token_urlsafe(24)
         if self.on_login is not None:
             self.on_login()
-        flags = "; HttpOnly; SameSite=Strict; Path=/" + ("; Secure" if self._tls else "")
-        return f"{self.cookie_name}={self._secret}{flags}"
+        return self.cookie(self._secret)
 
-    def is_known(self, cookies: dict[str, str]) -> bool:
-        return hmac.compare_digest(cookies.get(self.cookie_name, "").encode(), self._secret.encode())
+    def is_known(self, cookie: str) -> bool:
+        return hmac.compare_digest(cookie.encode(), self._secret.encode())
 
 
 class RefusedError(Exception):
@@ -95,7 +112,7 @@ class RefusedError(Exception):
 
 
 class RateLimit:
-    """A token bucket for all requests together: the server has one user."""
+    """A token bucket for all requests together."""
 
     def __init__(self, rate: float = REQUESTS_PER_SECOND, burst: float = BURST) -> None:
         self._rate, self._burst = rate, burst
@@ -111,44 +128,46 @@ class RateLimit:
         return True
 
 
-class Gate:
-    """Middleware that refuses what is not allowed, before any route sees it."""
+class SourceGate(ABC):
+    """Middleware that refuses what is not allowed, before any route sees it. Subclasses know the users."""
 
-    def __init__(
-        self, app: ASGIApp, access: Access, limit: RateLimit | None = None, stop: Callable[[], None] = lambda: None
-    ) -> None:
-        """`stop` ends what does not end by itself; the server calls it before it waits for open requests."""
-        self._app, self._access = app, access
-        self.stop = stop
+    def __init__(self, names: ServerNames, limit: RateLimit | None = None) -> None:
+        self._names = names
         self._limit = limit or RateLimit()
+
+    @abstractmethod
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request whose source is allowed; `RefusedError` if its user is not."""
+
+    @abstractmethod
+    async def live(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Start with the server, and end with it."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
+            await self.live(scope, receive, send)
             return
         if scope["type"] != "http":
             return  # no WebSocket is served: the connection is closed
         guarded = _with_headers(send)
         try:
             self._check_source(scope)
-            cookie = self._login(scope)
-            if cookie is not None:
-                await _redirect(guarded, scope["path"], cookie)
-                return
-            self._check_cookie(scope)
+            await self.answer(scope, _limited(receive), guarded)
         except RefusedError as refusal:
-            await _refuse(guarded, refusal)
-            return
-        await self._app(scope, _limited(receive), guarded)
+            await refuse(guarded, refusal)
+
+    def limit_of(self, _scope: Scope) -> RateLimit:
+        """The limit that a request counts against."""
+        return self._limit
 
     def _check_source(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
-        if headers.get("host", "").lower() not in self._access.hosts:
+        if headers.get("host", "").lower() not in self._names.hosts:
             raise RefusedError(HTTPStatus.MISDIRECTED_REQUEST, "this server does not answer for that host name")
-        if not self._limit.take():
+        if not self.limit_of(scope).take():
             raise RefusedError(HTTPStatus.TOO_MANY_REQUESTS, "too many requests; try again in a second")
         origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
-        if origin is not None and not self._access.is_own_origin(origin):
+        if origin is not None and not self._names.is_own_origin(origin):
             raise RefusedError(HTTPStatus.FORBIDDEN, "requests of other sites are refused")
         is_navigation = headers.get("sec-fetch-mode") == "navigate"
         if site not in ("same-origin", "none") and not (is_navigation and scope["method"] == "GET"):
@@ -157,6 +176,30 @@ class Gate:
             raise RefusedError(HTTPStatus.FORBIDDEN, "a request that changes something needs an Origin header")
         if int(headers.get("content-length") or 0) > MAX_BODY:
             raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the request is larger than {MAX_BODY:,} bytes")
+
+
+class Gate(SourceGate):
+    """The gate of a server with one user: the link is exchanged for a cookie, and every request needs that."""
+
+    def __init__(
+        self, app: ASGIApp, access: Access, limit: RateLimit | None = None, stop: Callable[[], None] = lambda: None
+    ) -> None:
+        """`stop` ends what does not end by itself; the server calls it before it waits for open requests."""
+        super().__init__(access, limit)
+        self._app, self._access = app, access
+        self.stop = stop
+
+    async def live(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
+
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        cookie = self._login(scope)
+        if cookie is not None:
+            await redirect(send, scope["path"], cookie)
+            return
+        if not self._is_known(scope):
+            raise RefusedError(HTTPStatus.UNAUTHORIZED, "open the link that `sessiontree serve` printed")
+        await self._app(scope, receive, send)
 
     def _login(self, scope: Scope) -> str | None:
         """The cookie for a request with a valid token."""
@@ -170,12 +213,8 @@ class Gate:
             )
         return cookie
 
-    def _check_cookie(self, scope: Scope) -> None:
-        if not self._is_known(scope):
-            raise RefusedError(HTTPStatus.UNAUTHORIZED, "open the link that `sessiontree serve` printed")
-
     def _is_known(self, scope: Scope) -> bool:
-        return self._access.is_known(cookie_parser(Headers(scope=scope).get("cookie", "")))
+        return self._access.is_known(self._access.cookie_of(scope))
 
 
 def _with_headers(send: Send) -> Send:
@@ -205,13 +244,13 @@ def _limited(receive: Receive) -> Receive:
     return limited
 
 
-async def _redirect(send: Send, path: str, cookie: str) -> None:
+async def redirect(send: Send, path: str, cookie: str) -> None:
     headers = [(b"location", path.encode("latin-1", "replace") or b"/"), (b"set-cookie", cookie.encode())]
     await send({"type": "http.response.start", "status": HTTPStatus.SEE_OTHER.value, "headers": headers})
     await send({"type": "http.response.body", "body": b""})
 
 
-async def _refuse(send: Send, refusal: RefusedError) -> None:
+async def refuse(send: Send, refusal: RefusedError) -> None:
     body = f"sessiontree: {refusal.reason}\n".encode()
     headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": refusal.status.value, "headers": headers})

@@ -13,8 +13,10 @@ from msgspec import Struct
 
 from sessiontree.app.workbench import Workbench
 from sessiontree.errors import NotFoundError, UsageError
+from sessiontree.stores.contract import TokenRepository
 from sessiontree.web.app import build_app
-from sessiontree.web.security import LOOPBACK, Access, Gate
+from sessiontree.web.security import LOOPBACK, Access, Gate, ServerNames
+from sessiontree.web.users import UserGate
 
 
 class ServeOptions(Struct, frozen=True):
@@ -26,6 +28,8 @@ class ServeOptions(Struct, frozen=True):
     tls_key: str | None = None
     no_tls: bool = False
     """Whether other machines may connect without encryption."""
+    users: bool = False
+    """Whether users log in with tokens of a database."""
 
 
 def is_loopback(host: str) -> bool:
@@ -37,17 +41,29 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def exposure(options: ServeOptions) -> str | None:
-    """What a server that other machines can reach exposes; None for loopback."""
+def exposure(options: ServeOptions, holder: str = "the link", what: str = "all sessions") -> str | None:
+    """What a server that other machines can reach exposes to the holder of a link or token; None for loopback."""
     if is_loopback(options.host):
         return None
-    power = "read all sessions" if options.read_only else "read and change all sessions, and run an agent's tools"
-    how = "over TLS" if options.tls_cert else "UNENCRYPTED: everyone on the network can read the link and the sessions"
-    return f"other machines can reach {options.host}: whoever has the link can {power} ({how})"
+    power = f"read {what}" if options.read_only else f"read and change {what}"
+    if not options.read_only and not options.users:
+        power += ", and run an agent's tools"
+    how = "over TLS" if options.tls_cert else f"UNENCRYPTED: everyone on the network can read {holder} and the sessions"
+    return f"other machines can reach {options.host}: whoever has {holder} can {power} ({how})"
 
 
-def serve(workbench: Workbench, options: ServeOptions, notify: Callable[[str], None]) -> None:
-    """Serve until interrupted. `notify` prints a line for the user."""
+class Listener(Struct, frozen=True):
+    """A port that is listened on, and the names that browsers use for it."""
+
+    socket: socket.socket
+    port: int
+    names: tuple[str, ...]
+    address: str
+    is_encrypted: bool
+
+
+def listen(options: ServeOptions) -> Listener:
+    """Bind the port; `UsageError` for options that would expose more than was asked for."""
     if (options.tls_cert is None) != (options.tls_key is None):
         raise UsageError("TLS needs both --tls-cert and --tls-key")
     if not is_loopback(options.host) and options.tls_cert is None and not options.no_tls:
@@ -58,32 +74,53 @@ def serve(workbench: Workbench, options: ServeOptions, notify: Callable[[str], N
     for file in filter(None, (options.tls_cert, options.tls_key)):
         if not os.path.isfile(file):
             raise NotFoundError(f"{file}: no such file")
-    listener = bind(options.host, options.port)
-    port: int = listener.getsockname()[1]
+    bound = bind(options.host, options.port)
+    port: int = bound.getsockname()[1]
     tls = options.tls_cert is not None
     names = LOOPBACK if is_loopback(options.host) else (*LOOPBACK, *_own_names(options.host))
-    access = Access(port, names, tls=tls)
     shown = options.host if options.host not in ("0.0.0.0", "::") else names[-1]  # noqa: S104 - compared, not bound
     address = f"{'https' if tls else 'http'}://{f'[{shown}]' if ':' in shown and shown[0] != '[' else shown}:{port}/"
+    return Listener(bound, port, names, address, tls)
+
+
+def serve(workbench: Workbench, options: ServeOptions, notify: Callable[[str], None]) -> None:
+    """Serve one user until interrupted. `notify` prints a line for the user."""
+    listener = listen(options)
+    access = Access(listener.port, listener.names, tls=listener.is_encrypted)
     warning = exposure(options)
     if warning is not None:
         notify(f"warning: {warning}")
 
     def print_link(text: str) -> None:
-        notify(f"{text}: {address}?token={access.token}")
+        notify(f"{text}: {listener.address}?token={access.token}")
 
     access.on_login = lambda: print_link("Opened. For another browser")
     print_link("Open this link (it works once)")
     if options.open_browser:
-        webbrowser.open(f"{address}?token={access.token}")
+        webbrowser.open(f"{listener.address}?token={access.token}")
     app = build_app(workbench, access, read_only=options.read_only)
-    Server(app, options.tls_cert, options.tls_key).run(sockets=[listener])
+    Server(app, options.tls_cert, options.tls_key).run(sockets=[listener.socket])
+
+
+def serve_users(repository: TokenRepository, options: ServeOptions, notify: Callable[[str], None]) -> None:
+    """Serve the users of a database until interrupted, each with a token."""
+    repository.tokens()  # a database that has none yet, or that cannot be reached, is an error now
+    listener = listen(options)
+    warning = exposure(options, "a token", "the sessions of its tenant")
+    if warning is not None:
+        notify(f"warning: {warning}")
+    notify(f"Users log in with their tokens at {listener.address}")
+    if options.open_browser:
+        webbrowser.open(listener.address)
+    names = ServerNames(listener.port, listener.names, tls=listener.is_encrypted)
+    gate = UserGate(repository, names, read_only=options.read_only)
+    Server(gate, options.tls_cert, options.tls_key).run(sockets=[listener.socket])
 
 
 class Server(uvicorn.Server):
     """A server that ends its event streams before it waits for open requests."""
 
-    def __init__(self, app: Gate, tls_cert: str | None = None, tls_key: str | None = None) -> None:
+    def __init__(self, app: Gate | UserGate, tls_cert: str | None = None, tls_key: str | None = None) -> None:
         self._stop_streams = app.stop
         super().__init__(
             uvicorn.Config(

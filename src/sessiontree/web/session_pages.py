@@ -25,6 +25,7 @@ from sessiontree.library.summary import Summary
 from sessiontree.models.cost_estimate import cost_total, describe_cost
 from sessiontree.session.session import Session
 from sessiontree.stores.repositories import find_ref
+from sessiontree.web.action_routes import is_offered
 from sessiontree.web.open_sessions import OpenSession
 from sessiontree.web.session_view import (
     PathView,
@@ -227,11 +228,11 @@ class SessionPages:
                         "choices": workbench.agents() if argument.name == "to" else list(argument.choices),
                     }
                     for argument in action.arguments
-                    if argument.kind != "path"
+                    if argument.kind != "path" and not (argument.name == "to" and self._site.is_shared)
                 ],
             }
             for action in ACTIONS.values()
-            if action.name not in _NOT_OFFERED
+            if action.name not in _NOT_OFFERED and is_offered(self._site, action.name)
         ]
 
 

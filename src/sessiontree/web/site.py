@@ -39,16 +39,22 @@ class WaitingPlan(Struct, frozen=True):
 class Site:
     """One server's data. Methods may be called from any thread."""
 
-    def __init__(self, workbench: Workbench, *, read_only: bool = False) -> None:
+    def __init__(self, workbench: Workbench, *, read_only: bool = False, is_shared: bool = False) -> None:
+        """`is_shared`: users who do not own this machine use it. No agent runs here for them, and no file is used."""
         self.workbench = workbench
-        self.read_only = read_only
+        self.read_only, self.is_shared = read_only, is_shared
         self.sessions = OpenSessions(workbench)
         self._lock = threading.Lock()
         self._plans: OrderedDict[str, WaitingPlan] = OrderedDict()
         self._keys: tuple[tuple[Summary, ...], dict[str, Summary]] | None = None
         self._tags: tuple[float, tuple[dict[str, tuple[str, ...]], frozenset[str]]] | None = None
         self.templates = build_environment(os.path.join(_HERE, "templates"))
-        self.templates.globals |= {"read_only": read_only, "key_of": key_of, "cost_of": session_cost}
+        self.templates.globals |= {
+            "read_only": read_only,
+            "is_shared": is_shared,
+            "key_of": key_of,
+            "cost_of": session_cost,
+        }
         self.templates.filters |= {"amount": amount, "age": lambda time_ms: age(time_ms, time.time())}
         self.templates.filters["cost_words"] = describe_cost
 

@@ -20,8 +20,10 @@ from sessiontree.errors import DamagedError, NotFoundError, StoreError, UsageErr
 from sessiontree.paths import check_session_id, find_by_id
 from sessiontree.stores.blobs import blob_name, check_blob_name
 from sessiontree.stores.contract import (
+    AccessToken,
     AuditRecord,
     RepositoryStatus,
+    Scope,
     SessionRef,
     SessionStat,
     TenantStatus,
@@ -42,6 +44,7 @@ from sessiontree.stores.postgres.tenants import (
     with_tenant,
     without_tenant,
 )
+from sessiontree.stores.postgres.tokens import add_token, check_token, find_token, list_tokens, revoke_token
 
 if TYPE_CHECKING:
     from sessiontree.stores.object_blobs import ObjectBlobs
@@ -192,6 +195,29 @@ class PostgresRepository:
         with self._administering("list tenants") as connection:
             return list_tenants(connection)
 
+    def home_of(self, tenant: str) -> str:
+        return with_tenant(self.home, tenant)
+
+    def add_token(self, tenant: str, *, scope: Scope, note: str = "") -> str:
+        with self._administering("add a token") as connection:
+            return add_token(connection, self.home, tenant, scope, note)
+
+    def tokens(self) -> list[AccessToken]:
+        with self._administering("list tokens") as connection:
+            return list_tokens(connection)
+
+    def revoke_token(self, id: str) -> None:
+        with self._administering("revoke a token") as connection:
+            revoke_token(connection, self.home, id)
+
+    def check_token(self, text: str) -> AccessToken | None:
+        with self._administering("check a token") as connection:
+            return check_token(connection, text)
+
+    def find_token(self, id: str) -> AccessToken | None:
+        with self._administering("check a token") as connection:
+            return find_token(connection, id)
+
     def set_audit(self, *, enabled: bool) -> None:
         with self._administering("change the log of writes") as connection:
             set_audit(connection, enabled=enabled)
@@ -308,6 +334,14 @@ class PostgresRepository:
             # Another program wrote a row with any other id. In a reference it could name another server.
             if is_session_id(id):
                 yield SessionStat(SessionRef(id, self.home), id, size, microseconds * 1000, generation)
+
+    def stat(self, ref: SessionRef) -> SessionStat | None:
+        row = self.read_row(
+            "SELECT size, (extract(epoch FROM changed) * 1000000)::bigint, generation FROM sessiontree.session"
+            " WHERE tenant = %s AND session = %s",
+            [self.tenant, ref.name],
+        )
+        return None if row is None else SessionStat(ref, ref.name, row[0], row[1] * 1000, row[2])
 
     def delete(self, ref: SessionRef) -> None:
         try:

@@ -131,6 +131,21 @@ MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
         END $$
         """,
     ),
+    (
+        # Tokens of the users of the web page. No policy and no grant: the role of a tenant sees no row.
+        """
+        CREATE TABLE sessiontree.token (
+            token text COLLATE "C" PRIMARY KEY,
+            tenant text COLLATE "C" NOT NULL,
+            scope text NOT NULL CHECK (scope IN ('read', 'write')),
+            hash bytea NOT NULL,
+            note text NOT NULL,
+            created timestamptz NOT NULL DEFAULT now(),
+            revoked timestamptz
+        )
+        """,
+        "ALTER TABLE sessiontree.token ENABLE ROW LEVEL SECURITY",
+    ),
 )
 
 

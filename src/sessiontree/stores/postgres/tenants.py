@@ -104,7 +104,7 @@ def remove_tenant(connection: Connection, home: str, tenant: str) -> None:
         row = connection.execute("SELECT count(*) FROM sessiontree.session WHERE tenant = %s", [tenant]).fetchone()
         if row is not None and row[0]:
             raise ExistsError(f"{home}: the tenant {tenant!r} has {row[0]} sessions; delete or pull them first")
-        for table in ("blob", "document", "session_index", "part"):
+        for table in ("blob", "document", "session_index", "part", "token"):
             connection.execute(
                 sql.SQL("DELETE FROM sessiontree.{} WHERE tenant = %s").format(sql.Identifier(table)), [tenant]
             )

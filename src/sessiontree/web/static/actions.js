@@ -114,7 +114,7 @@
       var select = document.createElement("select");
       select.className = "entry-menu";
       select.setAttribute("aria-label", "Actions for this entry");
-      [{ name: "", title: "⋯" }].concat(actions, [{ name: "compare", title: "Compare with the current branch" }, { name: "context", title: "Show the context up to here" }, { name: "explore", title: "Explore from here" }]).forEach(function (action) {
+      [{ name: "", title: "⋯" }].concat(actions, [{ name: "compare", title: "Compare with the current branch" }, { name: "context", title: "Show the context up to here" }], document.body.dataset.shared ? [] : [{ name: "explore", title: "Explore from here" }]).forEach(function (action) {
         var option = document.createElement("option");
         option.value = action.name;
         option.textContent = action.title;
