@@ -223,7 +223,8 @@ class _TextMatcher:
             for text in _texts(render([message], "anthropic").messages)
         }
         self._pending = list(self._paraphrased.values())
-        self._summaries = {_recorded_parts(message) for message in recorded if isinstance(message, CompactionSummary)}
+        summaries = (_recorded_parts(message) for message in recorded if isinstance(message, CompactionSummary))
+        self._summaries = {parts for parts in summaries if parts}
         self.is_after_summary = False
         self._rest: list[str] = []
 

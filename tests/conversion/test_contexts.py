@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acceptance.comparison import both_lines, without_open_calls
+from acceptance.comparison import SUMMARY, both_lines, without_open_calls
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,7 +26,7 @@ from tests.conversion.conversations import assistant, result, sessions, text
 DIALECTS = ("claude", "neovate", "omp", "pi", "native")
 CORPUS = sorted((Path(__file__).parents[1] / "corpus").glob("*/*.jsonl"))
 _CALL = re.compile(r" calls \S+ (\S+): .*")
-_REMINDER = "user: <system-reminder>"
+_REMINDER = tuple(f"{start}<system-reminder>" for start in ("user: ", SUMMARY))
 
 # Files whose context differs in another dialect on purpose.
 ON_PURPOSE = {

@@ -16,8 +16,7 @@ from sessiontree.cli.parser import Options
 from sessiontree.errors import UsageError
 
 EXAMPLES = """examples:
-  sessiontree serve --open
-  sessiontree serve --port 8321 --read-only
+  sessiontree serve --port 8321 --read-only --open
   sessiontree serve --users --home postgresql://db.example/team"""
 
 

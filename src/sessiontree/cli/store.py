@@ -28,8 +28,7 @@ from sessiontree.stores.repositories import open_repository
 from sessiontree.views.text import clean, plural
 
 EXAMPLES = """examples:
-  sessiontree store upgrade --home postgresql://db.example/team
-  sessiontree store add-tenant alice --quota 10GB --home postgresql://db/team
+  sessiontree store add-tenant alice --quota 10GB --home postgresql://db.example/team
   sessiontree store add-token alice --scope write --note "Alice, laptop" --home postgresql://db/team"""
 
 _DAMAGED = 3
