@@ -331,6 +331,7 @@ def test_examining_compactions_takes_linear_time(tmp_path: Path) -> None:
         b'{"type":"mess\x00age","id":"%d garbage \xff\xfe',
         b'{garbage {%d} {"type": {"a":"x"}} }{ 1',
         b'{"{"%d"{"{"}"{"',
+        b'x"y}{%d "a" } { "b": } {"c":"d" {',
     ],
 )
 def test_lines_of_garbage_take_little_more_time_than_trying_to_decode_them(line: bytes, tmp_path: Path) -> None:
@@ -363,10 +364,10 @@ def processor_seconds(path: Path) -> float:
 def test_decoder_errors_in_one_line_have_a_fixed_limit() -> None:
     attempts = 0
 
-    def decode(text: str, at: int) -> tuple[int, int, object]:
+    def decode(raw: bytes, text: str, at: int) -> salvage_module._Attempt:
         nonlocal attempts
         attempts += 1
-        return 0, 1000, None
+        return salvage_module._Attempt(0, 1000)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(salvage_module, "_try_decode", decode)

@@ -54,6 +54,28 @@ def describe_odd_json(raw: bytes) -> tuple[str, str]:
     return "odd-json", "not strict JSON (a control character, NaN or a huge number); read anyway"
 
 
+_MALFORMED = "JSON is malformed: "
+_STRUCTURAL = tuple(_MALFORMED + what for what in ("expected ", "object keys must be", "trailing comma"))
+_CHARACTER = _MALFORMED + "invalid character"
+
+
+def structural_error(error: Exception, raw: bytes) -> int | None:
+    """Return where a strict decoder failed, if a tolerant one cannot accept the text either.
+
+    Both read the same text up to there. A tolerant one accepts more characters in strings, more numbers and NaN, but
+    neither a missing delimiter nor a character that starts no value.
+    """
+    why = str(error)
+    is_character = why.startswith(_CHARACTER)
+    if not is_character and not why.startswith(_STRUCTURAL):
+        return None
+    try:
+        at = int(why[why.rindex(" ") : -1])
+    except ValueError:
+        return None
+    return None if is_character and (at >= len(raw) or raw[at] < 0x20 or raw[at] in b"NI") else at
+
+
 def parse_object(raw: bytes) -> JsonObject:
     """Decode a JSON object as tolerantly; empty if it is anything else."""
     try:

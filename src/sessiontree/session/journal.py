@@ -20,7 +20,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from sessiontree.core.entries import Compaction, Entry, Fragment, Header, Problem, Unknown
-from sessiontree.core.jsonio import describe_odd_json, is_utf8, parse_object, parse_odd_json, render_json
+from sessiontree.core.jsonio import (
+    describe_odd_json,
+    is_utf8,
+    parse_object,
+    parse_odd_json,
+    render_json,
+    structural_error,
+)
 from sessiontree.core.lines import Block, iter_blocks, iter_lines, line_ends
 from sessiontree.core.tree import Tree, TreeProblem
 from sessiontree.dialects.contract import PREVIOUS, UPDATE, Columns, Dialect, Envelope, is_metadata_id, metadata_id
@@ -378,8 +385,8 @@ class Journal:
             fields = msgspec.json.decode(raw)
             if not raw.isascii():
                 raw.decode()
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            if not raw.rstrip().endswith(b"}"):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            if not raw.rstrip().endswith(b"}") or structural_error(error, raw) is not None:
                 return None  # not an object for a tolerant decoder either
             try:
                 fields = parse_odd_json(raw)

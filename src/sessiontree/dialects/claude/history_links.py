@@ -96,32 +96,49 @@ def _find_groups(chain: Chain, parents: Sequence[int | None]) -> list[list[int]]
         node for node, kind in enumerate(chain.types) if kind == "message" and not is_metadata_id(chain.tree.ids[node])
     ]
     chain.load_summaries(nodes)
-    shards: dict[str, list[int]] = {}
+    shards: dict[str, int | list[int]] = {}
     response_of: dict[str, str] = {}
     for node in nodes:
         summary = chain.summary(node)
         if not summary.response:
             continue
-        shards.setdefault(summary.response, []).append(node)
+        _add_line(shards, summary.response, node)
         for call in summary.calls:
             if response_of.setdefault(call, summary.response) != summary.response:
                 return None
-    results: dict[str, list[int]] = {}
+    results: dict[str, int | list[int]] = {}
     for node in nodes:
         answered = {response_of[call] for call in chain.summary(node).results if call in response_of}
         if len(answered) > 1:
             return None
         for response in answered:
-            results.setdefault(response, []).append(node)
+            _add_line(results, response, node)
+    del response_of, nodes  # a huge transcript has hundreds of thousands
     children = _Children(parents)
     groups: list[list[int]] = []
     for response, of_response in shards.items():
-        group = [*of_response, *results.get(response, ())]
-        if len(group) > 1 and not _is_plain_chain(chain, group, parents, children):
-            if not _can_be_linked(chain, group, len(of_response), parents):
+        if isinstance(of_response, int) and response not in results:
+            continue
+        first, others = _lines_of(of_response), _lines_of(results.get(response, ()))
+        group = [*first, *others]
+        if not _is_plain_chain(chain, group, parents, children):
+            if not _can_be_linked(chain, group, len(first), parents):
                 return None
             groups.append(group)
     return groups
+
+
+def _add_line(found: dict[str, int | list[int]], key: str, node: int) -> None:
+    """Add a line to those of a key. Most have one: a list for each would take 90 bytes."""
+    known = found.setdefault(key, node)
+    if isinstance(known, list):
+        known.append(node)
+    elif known != node:
+        found[key] = [known, node]
+
+
+def _lines_of(found: int | Sequence[int]) -> Sequence[int]:
+    return (found,) if isinstance(found, int) else found
 
 
 class _Children:
