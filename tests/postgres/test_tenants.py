@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +25,7 @@ from tests.postgres.conftest import MakeRepository
 
 SECRET = "kumquat"
 TABLES = ("session", "part", "blob", "document", "session_index", "tenant")
+ARCHIVE = ("item", "part")
 
 OpenTenant = Callable[[str], PostgresRepository]
 
@@ -65,6 +68,7 @@ def fill(repository: PostgresRepository, chance: random.Random) -> list[str]:
                 session.fork()
             ids.append(session.id)
         main(["tag", str(session.ref), SECRET])
+    main(["keep", str(session.ref)])
     return ids
 
 
@@ -97,18 +101,31 @@ def test_no_verb_shows_a_tenant_anything_of_another(
             lambda id: bob.find(id[:13]),
             lambda id: bob.open(SessionRef(id, bob.home)),
             lambda id: bob.delete(SessionRef(id, bob.home)),
+            lambda id: main_error(["restore", id, "--home", bob.home]),
+            lambda id: main_error(["keep", id, "--home", bob.home]),
+            lambda id: main_error(["prune", id, "--branch", "x", "--home", bob.home]),
+            lambda id: main_error(["shrink", id, "--home", bob.home]),
             lambda id: sessiontree.open(f"{bob.home}/{id}"),
             lambda id: sessiontree.open(id, home=bob.home),
         ]
         for verb in verbs:
             assert error_of(verb, id) == error_of(verb, unknown), "as if there were no such session"
         assert list(bob.watch(SessionRef(id, bob.home), timeout=0)) == []
+        assert bob.stat(SessionRef(id, bob.home)) is None
         # Creating the same id works, and is another session.
         mine = bob.new(id, timestamp="", cwd="/")
         assert not mine.exists()
         mine.create([b"mine\n"])
         assert read_bytes(mine, 0, 100) == b"mine\n"
         bob.delete(mine.ref)
+    assert bob.archived() == []
+    for item, _ in (*alice.archived(), *repository.archived()):
+        for use in (bob.remove_archived, lambda item: list(bob.read_archived(item))):
+            with pytest.raises(NotFoundError):
+                use(item)
+        with pytest.raises(NotFoundError):
+            bob.restore_archived(item, SessionRef(unknown, bob.home), remove=True)
+    assert len(alice.archived()) == len(repository.archived()) == 1, "and nothing was removed"
     for name in names:
         assert bob.blobs.get(name) is None
     assert bob.documents.read("tags.json") is None
@@ -121,6 +138,7 @@ def test_no_verb_shows_a_tenant_anything_of_another(
     # The commands
     for arguments in (
         *(["list"], ["list", "--all"], ["list", "--json"], ["search", SECRET], ["search", "text"], ["stats"]),
+        *(["restore", "--list"], ["clean", "--older-than", "1h"], ["keep", "--all"], ["store", "tokens"]),
         *(["store", "status"], ["store", "verify"], ["history"], ["doctor"], ["search", f"re:/{SECRET[:4]}/"]),
         *([verb, id] for id in ids for verb in ("show", "tree", "info", "context", "export", "fork", "branches")),
     ):
@@ -130,6 +148,15 @@ def test_no_verb_shows_a_tenant_anything_of_another(
         asked = arguments[1] if len(arguments) > 1 else ""
         assert SECRET not in shown.replace(asked, ""), arguments
         assert not [id for id in ids if id != asked and id in shown], arguments
+
+
+def main_error(arguments: list[str]) -> None:
+    """Run a command, and raise what it printed if it failed."""
+    printed = io.StringIO()
+    with contextlib.redirect_stderr(printed), contextlib.redirect_stdout(printed):
+        code = main(arguments)
+    if code:
+        raise SessionTreeError(printed.getvalue())
 
 
 def error_of(verb: Callable[[str], Any], id: str) -> str:
@@ -142,7 +169,9 @@ def test_row_level_security_holds_for_statements_that_name_no_tenant(
     repository: PostgresRepository, tenant: OpenTenant, home: Path
 ) -> None:
     alice, bob = tenant("alice"), tenant("bob")
-    fill(alice, random.Random(1))
+    ids = fill(alice, random.Random(1))
+    main(["keep", ids[0], "--home", alice.home])
+    assert len(alice.archived()) == 1
     with alice.connection() as connection:
         assert connection.execute("SELECT count(*) > 0 FROM sessiontree.part").fetchone() == (True,)
     for table in TABLES:
@@ -150,8 +179,17 @@ def test_row_level_security_holds_for_statements_that_name_no_tenant(
             query = psycopg.sql.SQL("SELECT count(*) FROM sessiontree.{} WHERE tenant <> 'bob'")
             row = connection.execute(query.format(psycopg.sql.Identifier(table))).fetchone()
             assert row == (0,), table
+    for table in ARCHIVE:
+        with bob.connection() as connection:
+            query = psycopg.sql.SQL("SELECT count(*) FROM sessiontree_archive.{}")
+            row = connection.execute(query.format(psycopg.sql.Identifier(table))).fetchone()
+            assert row == (0,), table
     for statement in (
         "SELECT * FROM sessiontree.part_3",
+        "SELECT * FROM sessiontree.token",
+        "UPDATE sessiontree.token SET tenant = 'bob'",
+        "INSERT INTO sessiontree_archive.item (tenant, item, session, record, size) VALUES ('alice', 'x', 'x', '', 0)",
+        "INSERT INTO sessiontree_archive.part VALUES ('alice', 'x', 0, '')",
         "INSERT INTO sessiontree.blob (tenant, name, data) VALUES ('alice', 'x', '')",
         "INSERT INTO sessiontree.session (tenant, session, size) VALUES ('alice', 'x', 0)",
         "UPDATE sessiontree.session SET tenant = 'alice'",

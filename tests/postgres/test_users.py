@@ -132,6 +132,9 @@ def test_a_token_sees_and_changes_only_its_tenant(repository: PostgresRepository
         for path in ("", "/cards", "/context", "/download?format=jsonl", "/preview"):
             assert bob.get(f"/s/{key_of(ref)}{path}").status == 404
         assert bob.act(ref, "rename", name="stolen").status == 404
+    main(["keep", str(own.ref)])
+    for browser in (alice, bob):
+        assert "The archive is empty" in browser.get("/archive").text, "not that of the operator"
     assert bob.act(bobs, "rename", name="Mine").status == 200
     assert sessiontree.open(bobs).name == "Mine"
     assert bob.act(bobs, "tag", add=["urgent"]).status == 200

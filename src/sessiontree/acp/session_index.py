@@ -85,7 +85,7 @@ class SessionIndex:
 
     def find_archived(self, id: str) -> ArchiveItem | None:
         """The newest archive item of a session that was moved there."""
-        items = self._workbench.home.archive.items()
+        items = self._workbench.home.items()
         return next(
             (item for item in reversed(items) if item.kind == "moved" and id in (item.session, item.path)), None
         )
@@ -130,7 +130,7 @@ class SessionIndex:
             yield self._row(id, summary.cwd, summary.title, summary.recency, {**_about(summary), **more})
 
     def _archived(self) -> Iterator[_Row]:
-        items = [item for item in self._workbench.home.archive.items() if item.kind == "moved" and item.why == ARCHIVED]
+        items = [item for item in self._workbench.home.items() if item.kind == "moved" and item.why == ARCHIVED]
         counts = Counter(item.session for item in items)
         for item in items:
             id = item.session if counts[item.session] == 1 else item.path

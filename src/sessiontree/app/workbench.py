@@ -24,7 +24,8 @@ from sessiontree.library.summary import Summary
 from sessiontree.session.open import open as open_path
 from sessiontree.session.session import Session
 from sessiontree.settings import Settings
-from sessiontree.stores.repositories import home_folder, is_address
+from sessiontree.stores.contract import ArchiveRepository
+from sessiontree.stores.repositories import home_folder, is_address, open_repository
 
 if TYPE_CHECKING:
     from sessiontree.app.actions.contract import ActionPlan, Description
@@ -46,10 +47,16 @@ class Workbench:
 
     @functools.cached_property
     def home(self) -> Home:
-        """Our home folder: archive and tags. It is loaded after the first frame."""
+        """Archive and tags, of our home folder and of the repository. It is loaded after the first frame."""
         from sessiontree.archive.archive_home import Home
 
-        return Home(home_folder(self.library.home), environment=self.library.environment)
+        repository = open_repository(self.library.home) if is_address(self.library.home) else None
+        return Home(
+            home_folder(self.library.home),
+            environment=self.library.environment,
+            repository=repository if isinstance(repository, ArchiveRepository) else None,
+            only_repository=self.library.only_home,
+        )
 
     # Sessions
 
@@ -66,12 +73,7 @@ class Workbench:
 
     def read_tags(self) -> tuple[dict[str, tuple[str, ...]], frozenset[str]]:
         """Tags by the reference of their session, and the references of pinned sessions."""
-        from sessiontree.archive.tags import TagFile
-
-        files = [self.home.tags] if not self.library.only_home else []
-        if is_address(self.library.home):
-            files.append(TagFile(self.library.documents))
-        records = {(record.session, record.path): record for file in files for record in file.read()}
+        records = {(record.session, record.path): record for record in self.home.all_tags()}
         by_id: dict[str, list[Any]] = {}
         for record in records.values():
             by_id.setdefault(record.session, []).append(record)

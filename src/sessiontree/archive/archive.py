@@ -15,7 +15,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -38,6 +40,41 @@ class ArchivedSession(Struct, frozen=True):
     item: ArchiveItem
     remaining: tuple[str, ...] = ()
     """Files that stay in its folder: links, and files that changed meanwhile."""
+
+
+class SessionArchive(Protocol):
+    """What can be done with sessions in files, and with those of a repository that keeps its own archive."""
+
+    @property
+    def problems(self) -> list[str]: ...
+
+    def locked(self) -> AbstractContextManager[None]: ...
+
+    def finish(self) -> None: ...
+
+    def items(self) -> list[ArchiveItem]: ...
+
+    def exists(self, path: str) -> bool:
+        """Whether the session of an item exists."""
+        ...
+
+    def read(self, item: ArchiveItem) -> Iterator[bytes]: ...
+
+    def packed_size(self, items: Iterable[ArchiveItem]) -> int: ...
+
+    def archive(self, info: SessionInfo, why: str = "clean") -> ArchivedSession: ...
+
+    def keep(self, info: SessionInfo, why: str = "keep") -> ArchiveItem | None: ...
+
+    def extract(self, item: ArchiveItem, out: str) -> None: ...
+
+    def remove(self, item: ArchiveItem, why: str) -> None: ...
+
+    def delete_session(self, path: str) -> None: ...
+
+    def stamp(self, path: str) -> tuple[int, int]:
+        """Size and time of a session, which change with it; an error if it cannot be archived."""
+        ...
 
 
 class Archive:
@@ -76,31 +113,27 @@ class Archive:
 
     def find(self, wanted: str) -> ArchiveItem:
         """Find an item by its id, a session id, a prefix of either, or a path."""
-        items = self.items()
-        if os.sep in wanted:
-            real = os.path.join(os.path.realpath(os.path.dirname(wanted)), os.path.basename(wanted))
-            paths = {wanted, os.path.abspath(wanted), real}
-            found = [item for item in items if item.path in paths or (item.edit and item.edit.path in paths)]
-        else:
-            found = [item for item in items if wanted in (item.id, item.session)]
-            found = found or [item for item in items if wanted and item.id.startswith(wanted)]
-            found = found or [item for item in items if len(wanted) >= 8 and item.session.startswith(wanted)]
-        if not found:
-            raise NotFoundError(f"no archive item matches {wanted!r}; `sessiontree restore --list` shows all")
-        paths = {_current_path(item, items) for item in found}
-        if len(paths) > 1:  # a copy of a session that was moved later is still listed under its old path
-            found = [item for item in found if item.kind != "kept"] or found
-            paths = {_current_path(item, items) for item in found}
-        if len(paths) > 1:
-            shown = "\n".join(f"  {item.id}  {item.path}" for item in found[:20])
-            ids = tuple(item.id for item in found)
-            raise AmbiguousError(
-                f"{wanted!r} matches {len(found)} items; use an id from the first column:\n{shown}", ids
-            )
-        # For a session that exists, undo its last rewrite; for one that does not, bring the session itself back.
-        exists = os.path.lexists(paths.pop())
-        preferred = [item for item in found if (item.kind == "edited") == exists]
-        return (preferred or found)[-1]
+        return find_item(self.items(), wanted, os.path.lexists)
+
+    @property
+    def problems(self) -> list[str]:
+        """Lines of the catalog that could not be parsed, as messages."""
+        return self.catalog.problems
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(path)
+
+    def stamp(self, path: str) -> tuple[int, int]:
+        found = os.stat(self.allowed_paths.check_file(path))
+        return found.st_size, found.st_mtime_ns
+
+    def read(self, item: ArchiveItem) -> Iterator[bytes]:
+        """The session file of an item in chunks."""
+        return self.objects.read(item.files[0].sha256)
+
+    def packed_size(self, items: Iterable[ArchiveItem]) -> int:
+        """The compressed size of some items."""
+        return sum(map(self.objects.compressed_size, {file.sha256 for item in items for file in item.files}))
 
     # Archiving
 
@@ -127,7 +160,7 @@ class Archive:
     def add_edit(self, info: SessionInfo, path: str, edit: Edit, why: str) -> ArchiveItem:
         """Store the content of a file before it is rewritten. The caller holds the lock for the whole rewrite."""
         stored = self.objects.put_file(path)
-        item = _build_item(info, path, "edited", why, (stored,), edit)
+        item = build_item(info, path, "edited", why, (stored,), edit)
         self.catalog.add(item)
         return item
 
@@ -152,7 +185,7 @@ class Archive:
         for item in self.items():
             if item.kind == kind and item.path == path and item.files == files:
                 return item  # an earlier run died after this step
-        item = _build_item(info, path, kind, why, files)
+        item = build_item(info, path, kind, why, files)
         self.catalog.add(item)
         return item
 
@@ -219,7 +252,11 @@ class Archive:
 
     def extract(self, item: ArchiveItem, out: str) -> None:
         """Write the session file of an item to a new file anywhere; the archive does not change."""
-        create_file(os.path.abspath(out), self.objects.read(item.files[0].sha256), self.os_calls)
+        create_file(os.path.abspath(out), self.read(item), self.os_calls)
+
+    def delete_session(self, path: str) -> None:
+        """Delete a session file and its folder permanently, without archiving them."""
+        delete_session(path, self.allowed_paths)
 
     def remove(self, item: ArchiveItem, why: str) -> None:
         """Remove an item, and the objects that no other item uses."""
@@ -261,6 +298,32 @@ class Archive:
             if new.sha256 != old.sha256 and hash_prefix(self.objects.read(new.sha256), old.size) != old.sha256:
                 return False
         return True
+
+
+def find_item(items: list[ArchiveItem], wanted: str, exists: Callable[[str], bool]) -> ArchiveItem:
+    """Find an item by its id, a session id, a prefix of either, or a path; `exists` knows which sessions exist."""
+    if os.sep in wanted:
+        real = os.path.join(os.path.realpath(os.path.dirname(wanted)), os.path.basename(wanted))
+        paths = {wanted, os.path.abspath(wanted), real}
+        found = [item for item in items if item.path in paths or (item.edit and item.edit.path in paths)]
+    else:
+        found = [item for item in items if wanted in (item.id, item.session)]
+        found = found or [item for item in items if wanted and item.id.startswith(wanted)]
+        found = found or [item for item in items if len(wanted) >= 8 and item.session.startswith(wanted)]
+    if not found:
+        raise NotFoundError(f"no archive item matches {wanted!r}; `sessiontree restore --list` shows all")
+    paths = {_current_path(item, items) for item in found}
+    if len(paths) > 1:  # a copy of a session that was moved later is still listed under its old path
+        found = [item for item in found if item.kind != "kept"] or found
+        paths = {_current_path(item, items) for item in found}
+    if len(paths) > 1:
+        shown = "\n".join(f"  {item.id}  {item.path}" for item in found[:20])
+        ids = tuple(item.id for item in found)
+        raise AmbiguousError(f"{wanted!r} matches {len(found)} items; use an id from the first column:\n{shown}", ids)
+    # For a session that exists, undo its last rewrite; for one that does not, bring the session itself back.
+    is_there = exists(paths.pop())
+    preferred = [item for item in found if (item.kind == "edited") == is_there]
+    return (preferred or found)[-1]
 
 
 def _current_path(item: ArchiveItem, items: list[ArchiveItem]) -> str:
@@ -323,7 +386,7 @@ def hash_prefix(chunks: Iterator[bytes], size: int | None = None) -> str:
     return digest.hexdigest()
 
 
-def _build_item(
+def build_item(
     info: SessionInfo, path: str, kind: Kind, why: str, files: tuple[ArchivedFile, ...], edit: Edit | None = None
 ) -> ArchiveItem:
     return ArchiveItem(

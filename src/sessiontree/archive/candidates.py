@@ -89,14 +89,14 @@ def iter_library_candidates(library: Library) -> Iterator[Candidate]:
     part, the name is missing too, and so is the last message if it may be in the part that was not read.
     """
     for summary in library.sessions():
-        if _is_empty(summary) or not summary.is_file:
+        if _is_empty(summary) or not (summary.is_file or library.is_stored(summary)):
             continue
         try:
-            size = total_size(summary.path)
+            size = total_size(summary.path) if summary.is_file else summary.size
         except OSError:
             continue  # deleted meanwhile
         yield Candidate(
-            path=summary.path,
+            path=summary.ref,
             agent=summary.agent,
             id=summary.id,
             active=summary.active,
@@ -128,16 +128,15 @@ def read_details(candidate: Candidate) -> Candidate | None:
 
 
 def build_candidate(session: Session) -> Candidate:
-    path = session.location
     return Candidate(
-        path=path,
+        path=session.location,
         agent=session.dialect.name,
         id=session.id,
         active=parse_milliseconds(session.last_activity),
         title=session.name or "",
         named=session.given_name is not None,
         labeled=bool(session.labels),
-        size=total_size(path),
+        size=total_size(session.location) if session.ref.is_file else session.journal.size,
         cwd=session.cwd,
     )
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 
-from sessiontree.archive.archive import Archive, delete_session
+from sessiontree.archive.archive import SessionArchive
 from sessiontree.archive.candidates import Candidate, parse_milliseconds, read_details
 from sessiontree.archive.catalog import ArchiveItem
 from sessiontree.clients import client_of, read_client_file
@@ -108,13 +108,14 @@ def _age(item: ArchiveItem, now: int) -> int:
     return now - (parse_milliseconds(item.when) or now)
 
 
-def purge(archive: Archive, plan: CleanPlan) -> None:
-    """Delete everything in a plan permanently."""
-    with archive.locked():
-        for candidate in plan.chosen:
-            delete_session(candidate.path, archive.allowed_paths)
-        for item in plan.archived:
-            archive.remove(item, "purged")
+def purge(archive_at: Callable[[str], SessionArchive], plan: CleanPlan) -> None:
+    """Delete everything in a plan permanently. `archive_at` finds the archive of a session."""
+    for candidate in plan.chosen:
+        archive = archive_at(candidate.path)
+        with archive.locked():
+            archive.delete_session(candidate.path)
+    for item in plan.archived:
+        archive_at(item.path).remove(item, "purged")
 
 
 def find_expiring(candidates: Iterable[Candidate], items: Iterable[ArchiveItem], now: int) -> list[Candidate]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from sessiontree.archive.archive import Archive
+from sessiontree.archive.archive import SessionArchive
 from sessiontree.archive.catalog import ArchiveItem
 from sessiontree.archive.rewrite import ByteChange, check_unchanged, removal_changes, rewrite
 from sessiontree.dialects.contract import is_metadata_id
@@ -49,7 +49,7 @@ def find_descendants(session: Session, top: int | None) -> set[int]:
     return found
 
 
-def prune(archive: Archive, session: Session, plan: PrunePlan) -> ArchiveItem:
+def prune(archive: SessionArchive, session: Session, plan: PrunePlan) -> ArchiveItem:
     """Remove a branch; returns the archive item that brings it back."""
     kept = [leaf for leaf in session.leaves() if leaf not in plan.leaves]
 

@@ -6,17 +6,21 @@ import os
 from collections.abc import Iterator
 
 from sessiontree.archive.allowed_paths import session_folder
-from sessiontree.archive.archive import Archive, hash_file, iter_lines, line_hash, sync_file
+from sessiontree.archive.archive import Archive, SessionArchive, hash_file, iter_lines, line_hash, sync_file
 from sessiontree.archive.catalog import ArchiveItem, Edit
 from sessiontree.archive.rewrite import Draft, replace_file
+from sessiontree.archive.stored_archive import StoredArchive
 from sessiontree.errors import ConflictError, ExistsError, NotFoundError
 from sessiontree.stores.atomic_files import make_folder, publish_new, sync_folder
 from sessiontree.stores.contract import read_bytes
 from sessiontree.stores.file import FileStore
 
 
-def restore(archive: Archive, item: ArchiveItem) -> list[str]:
-    """Restore an item; returns the files that were written, none if all of them exist already."""
+def restore(archive: SessionArchive, item: ArchiveItem) -> list[str]:
+    """Restore an item; returns the sessions and files that were written, none if all of them exist already."""
+    if isinstance(archive, StoredArchive):
+        return archive.restore(item)
+    assert isinstance(archive, Archive)
     with archive.locked():
         if item.edit is None:
             return archive.restore(item)

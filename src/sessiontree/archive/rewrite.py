@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from sessiontree.archive.archive import Archive
+from sessiontree.archive.archive import Archive, SessionArchive
 from sessiontree.archive.archive_home import session_info
 from sessiontree.archive.catalog import ArchiveItem, Edit
+from sessiontree.archive.stored_archive import StoredArchive
 from sessiontree.core.context import Context
 from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.errors import ConflictError, DamagedError, ReadOnlyError, WriteError
@@ -26,6 +27,7 @@ from sessiontree.session.session import Session
 from sessiontree.stores.atomic_files import sync_folder, write_temporary
 from sessiontree.stores.contract import SessionStore, read_bytes
 from sessiontree.stores.file import FileStore
+from sessiontree.stores.memory import MemoryStore
 from sessiontree.stores.read_only import ReadOnlyStore
 
 _CHUNK = 1 << 20
@@ -86,18 +88,21 @@ def check_rewritable(session: Session) -> None:
         raise ReadOnlyError(f"{session.location}: this works only for sessions in files of lines")
 
 
-def rewrite(archive: Archive, session: Session, changes: Sequence[ByteChange], verb: str, check: Check) -> ArchiveItem:
-    """Apply changes to a session file; returns the archive item that undoes them."""
+def rewrite(
+    archive: SessionArchive, session: Session, changes: Sequence[ByteChange], verb: str, check: Check
+) -> ArchiveItem:
+    """Apply changes to a session; returns the archive item that undoes them."""
     check_rewritable(session)
+    if isinstance(archive, StoredArchive):
+        return _rewrite_stored(archive, session, changes, verb, check)
+    assert isinstance(archive, Archive)
     with archive.locked():
         path = archive.allowed_paths.check_file(session.location)
         size = session.journal.size
         draft = Draft(archive, path, iter_spliced(session.journal.store, size, changes))
         try:
             check(draft.open_like(session))
-            deletions = (change for change in merge_changes(changes) if not change.new)
-            taken = tuple((change.start, change.end - change.start) for change in deletions)
-            edit = Edit(verb, path, draft.size, draft.sha256, taken)
+            edit = Edit(verb, path, draft.size, draft.sha256, removed_ranges(changes))
             item = archive.add_edit(session_info(session), path, edit, verb)
             try:
                 # The archive read the file after we did; another writer may have appended in between.
@@ -111,6 +116,32 @@ def rewrite(archive: Archive, session: Session, changes: Sequence[ByteChange], v
             return item
         finally:
             draft.discard()
+
+
+def _rewrite_stored(
+    archive: StoredArchive, session: Session, changes: Sequence[ByteChange], verb: str, check: Check
+) -> ArchiveItem:
+    """`rewrite` in a repository: the draft is in memory, so that no file has a line of it."""
+    store, size = session.journal.store, session.journal.size
+    new = b"".join(iter_spliced(store, size, changes))
+    draft = MemoryStore(new, ref=session.ref)
+    check(Reader(Journal(draft, session.dialect, session.journal.blobs), session.read_options))
+    edit = Edit(verb, str(session.ref), len(new), hashlib.sha256(new).hexdigest(), removed_ranges(changes))
+    item = archive.add_edit(session_info(session), edit)
+    try:
+        if item.size != size:
+            raise ConflictError(f"{session.ref}: changed during the rewrite; nothing was written")
+        store.replace([new], expected_size=size)
+    except ConflictError:
+        archive.remove(item, "not carried out")
+        raise
+    return item
+
+
+def removed_ranges(changes: Sequence[ByteChange]) -> tuple[tuple[int, int], ...]:
+    """Offsets and lengths of deletions."""
+    deletions = (change for change in merge_changes(changes) if not change.new)
+    return tuple((change.start, change.end - change.start) for change in deletions)
 
 
 def replace_file(archive: Archive, store: SessionStore, size: int, draft: Draft) -> None:

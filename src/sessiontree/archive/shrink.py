@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from sessiontree.archive.archive import Archive
+from sessiontree.archive.archive import SessionArchive
 from sessiontree.archive.catalog import ArchiveItem
 from sessiontree.archive.rewrite import ByteChange, check_unchanged, line_range, removal_changes, rewrite
 from sessiontree.core.jsonio import render_json
@@ -75,7 +75,9 @@ def plan_shrink(session: Session, *, dead_branches: bool = False, put: PutBlob |
     return ShrinkPlan(journal.size, after, tuple(savings), tuple(changes), frozenset(removed))
 
 
-def shrink(archive: Archive, session: Session, *, dead_branches: bool = False) -> tuple[ShrinkPlan, ArchiveItem | None]:
+def shrink(
+    archive: SessionArchive, session: Session, *, dead_branches: bool = False
+) -> tuple[ShrinkPlan, ArchiveItem | None]:
     """Shrink a session; returns the plan and the archive item that undoes it, None if nothing could be saved."""
     blobs = session.journal.blobs
     plan = plan_shrink(session, dead_branches=dead_branches, put=blobs.put if blobs is not None else None)

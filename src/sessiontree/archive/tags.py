@@ -58,12 +58,12 @@ class TagFile:
 
     def find(self, session: str, path: str) -> SessionTags:
         """The record of a session; an empty one if it has none."""
-        return _find(self.read(), session, path) or SessionTags(session, path)
+        return find_tags(self.read(), session, path)
 
     def lookup(self) -> Callable[[str, str], SessionTags]:
         """`find` for many sessions, with the file read once."""
         records = self.read()
-        return lambda session, path: _find(records, session, path) or SessionTags(session, path)
+        return lambda session, path: find_tags(records, session, path)
 
     def change(self, session: str, path: str, change: Callable[[SessionTags], SessionTags]) -> SessionTags:
         """Change the record of a session; returns the new one, which is durable then."""
@@ -82,6 +82,11 @@ class TagFile:
 
         self.documents.update(TAG_DOCUMENT, update)
         return changed[-1]
+
+
+def find_tags(records: list[SessionTags], session: str, path: str) -> SessionTags:
+    """The record of a session among some; an empty one if it has none."""
+    return _find(records, session, path) or SessionTags(session, path)
 
 
 def tags_of_summaries(documents: DocumentStore, summaries: Iterable[Summary]) -> dict[str, SessionTags]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from sessiontree.archive.archive import Archive, hash_file
+from sessiontree.archive.archive import SessionArchive, hash_file
 from sessiontree.archive.catalog import ArchiveItem
 from sessiontree.archive.rewrite import ByteChange, check_unchanged, line_range, rewrite
 from sessiontree.archive.shrink import line_changes
@@ -154,7 +154,7 @@ def _is_prompt(session: Session, node: int) -> bool:
 
 
 def truncate(
-    archive: Archive, session: Session, *, min_size: int = MIN_SIZE, tail_size: int = TAIL_SIZE
+    archive: SessionArchive, session: Session, *, min_size: int = MIN_SIZE, tail_size: int = TAIL_SIZE
 ) -> tuple[TruncatePlan, ArchiveItem | None]:
     """Truncate a session; returns the plan and the archive item that undoes it."""
     sha256 = hash_file(session.location, session.journal.size)

@@ -35,7 +35,8 @@ def run(options: Options) -> int | None:
 
 def copy(options: Options, *, both_ways: bool) -> int | None:
     """Copy sessions to a folder or, with `both_ways`, synchronize with it."""
-    results = list(FolderSync(open_home(options), options.folder).run(both_ways=both_ways, dry_run=options.dry_run))
+    home = open_home(options, only_files=True)
+    results = list(FolderSync(home, options.folder).run(both_ways=both_ways, dry_run=options.dry_run))
     counts = Counter(result.what for result in results)
     if options.json:
         files = [

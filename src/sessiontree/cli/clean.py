@@ -6,6 +6,7 @@ The age is that of the last message, not of the file. Pinned sessions always sta
 from __future__ import annotations
 
 import argparse
+import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from sessiontree.clients import client_of
 from sessiontree.core.durations import parse_age
 from sessiontree.core.ids import now_ms
 from sessiontree.errors import SessionTreeError
+from sessiontree.stores.repositories import is_address
 from sessiontree.stores.temporary_files import find_leftovers, remove_leftover
 from sessiontree.views.text import columns, cut, human_size, one_line, pad, plural
 
@@ -64,9 +66,9 @@ def run(options: Options) -> int | None:
     policy = CleanPolicy(round(1000 * age.seconds), options.keep_named, options.keep_labeled, agent)
     sessions = list(home.sessions())
     plan = plan_clean(sessions, policy, now)
-    items = home.archive.items()
+    items = home.items()
     if options.purge:
-        pinned = frozenset(mark.session for mark in home.tags.read() if mark.pinned)
+        pinned = frozenset(mark.session for mark in home.all_tags() if mark.pinned)
         plan = plan_purge(plan, items, pinned, policy, now)
     failed: list[str] = []
     refs: list[str] = []
@@ -75,7 +77,7 @@ def run(options: Options) -> int | None:
         from sessiontree.cli.purge import remove_lanes
 
         plan, refs, failed = remove_lanes(home, plan)
-        purge(home.archive, plan)
+        purge(home.archive_at, plan)
         failed += _remove_leftovers(leftovers)
     elif options.yes:
         failed = _archive(home, plan, f"clean --older-than {options.older_than}")
@@ -112,8 +114,11 @@ def _remove_leftovers(leftovers: list[str]) -> list[str]:
 def _archive(home: Home, plan: CleanPlan, why: str) -> list[str]:
     """Archive the planned sessions; returns an error message for each that failed."""
     failed: list[str] = []
-    with home.archive.locked():
-        home.archive.finish()
+    with contextlib.ExitStack() as stack:
+        # Of the folder's archive only if it is used: sessions of a database leave no file behind.
+        for archive in {home.archive_at(session.path) for session in plan.chosen if not is_address(session.path)}:
+            stack.enter_context(archive.locked())
+            archive.finish()
         for session in plan.chosen:
             try:
                 archived = plan_archive(home, session.info, why).do().result

@@ -46,7 +46,7 @@ def run(options: Options) -> int | None:
     failed: list[str] = []
     for info in wanted:
         try:
-            item = home.archive.keep(info)
+            item = home.archive_at(info.path).keep(info)
         except SessionTreeError as error:
             failed.append(str(error))
             continue
@@ -66,4 +66,4 @@ def run(options: Options) -> int | None:
 
 
 def _warn_of_deletion(home: Home) -> None:
-    warn_of_deletion(find_expiring(home.sessions(), home.archive.items(), now_ms()))
+    warn_of_deletion(find_expiring(home.sessions(), home.items(), now_ms()))

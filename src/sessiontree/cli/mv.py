@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> int | None:
-    home = open_home(options)
+    home = open_home(options, only_files=True)
     done: list[tuple[Move, str | None]] = []
     failed: list[str] = []
     for session, cwd in _select(home, options):
@@ -79,7 +79,7 @@ def _select(home: Home, options: Options) -> Iterator[tuple[Session, str]]:
             if cwd is not None:
                 yield session, cwd
     elif options.session and options.cwd and not options.project:
-        yield home.open(options.session), os.path.abspath(os.path.expanduser(options.cwd))
+        yield home.open_file(options.session), os.path.abspath(os.path.expanduser(options.cwd))
     else:
         raise UsageError("give SESSION and --cwd NEW, or --project OLD NEW")
 

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from sessiontree.archive.stored_archive import iter_store
 from sessiontree.errors import SessionTreeError
 from sessiontree.explore.cleanup import RemovedWorktrees, remove_all_worktrees
 from sessiontree.session.open import open as open_session
+from sessiontree.stores.repositories import find_ref, is_address, open_repository
 
 if TYPE_CHECKING:
-    from sessiontree.archive.archive import Archive
+    from sessiontree.archive.archive import SessionArchive
     from sessiontree.archive.archive_home import Home
     from sessiontree.archive.catalog import ArchiveItem
     from sessiontree.archive.clean import CleanPlan
@@ -40,14 +42,17 @@ def remove_lanes(home: Home, plan: CleanPlan) -> tuple[CleanPlan, list[str], lis
 
 def _remove_each(home: Home, plan: CleanPlan) -> Iterator[tuple[str, RemovedWorktrees]]:
     for session in plan.chosen:
-        if _has_lanes(_chunks(session.path)):
+        if _has_lanes(_chunks(session.path, session.size)):
             yield session.path, _remove(session.path, home.folder)
     for item in plan.archived:
-        if item.kind == "moved" and _has_lanes(home.archive.objects.read(item.sha256)):
-            yield item.path, _remove_archived(home.archive, item, home.folder)
+        archive = home.archive_at(item.path)
+        if item.kind == "moved" and _has_lanes(archive.read(item)):
+            yield item.path, _remove_archived(archive, item, home.folder)
 
 
-def _remove_archived(archive: Archive, item: ArchiveItem, home: str) -> RemovedWorktrees:
+def _remove_archived(archive: SessionArchive, item: ArchiveItem, home: str) -> RemovedWorktrees:
+    if is_address(item.path):  # no file may have a line of it, so it cannot be opened here
+        return RemovedWorktrees(failed=("it has lanes with worktrees; restore it, then purge it",))
     with tempfile.TemporaryDirectory(prefix="sessiontree-") as folder:
         path = os.path.join(folder, os.path.basename(item.path))
         archive.extract(item, path)
@@ -62,7 +67,11 @@ def _remove(path: str, home: str) -> RemovedWorktrees:
         return RemovedWorktrees(failed=(str(error),))
 
 
-def _chunks(path: str) -> Iterator[bytes]:
+def _chunks(path: str, size: int) -> Iterator[bytes]:
+    if is_address(path):
+        ref = find_ref(path)
+        yield from iter_store(open_repository(ref.home).open(ref), size)
+        return
     with open(path, "rb") as file:
         yield from iter(lambda: file.read(_STEP), b"")
 

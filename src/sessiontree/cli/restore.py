@@ -45,7 +45,7 @@ def run(options: Options) -> None:
     plan = plan_restore(home, options.item)
     item = plan.item
     if options.out:
-        home.archive.extract(item, options.out)
+        plan.archive.extract(item, options.out)
         written = [os.path.abspath(options.out)]
     else:
         written = plan.do().result
@@ -59,8 +59,9 @@ def run(options: Options) -> None:
 
 
 def _list(home: Home, options: Options) -> None:
-    items = home.archive.items()
-    for problem in home.archive.catalog.problems:
+    archives = {archive: archive.items() for archive in home.archives()}
+    items = sorted((item for found in archives.values() for item in found), key=lambda item: item.when)
+    for problem in (problem for archive in archives for problem in archive.problems):
         stderr.print_line(problem)
     if options.json:
         output.print_json({"items": [_to_json(home, item) for item in items]})
@@ -69,9 +70,7 @@ def _list(home: Home, options: Options) -> None:
         head = f"{item.id}  {item.when[:10]}  {_kind(item):<7}  {human_size(item.size):>8}  {item.agent:<8}"
         width = max(output.width() - len(head) - 2, 20)
         output.print_lines([f"{head}  {cut(one_line(item.title or item.session), width)}", f"    {clean(item.path)}"])
-    packed = sum(
-        home.archive.objects.compressed_size(sha256) for sha256 in {f.sha256 for item in items for f in item.files}
-    )
+    packed = sum(archive.packed_size(found) for archive, found in archives.items())
     size = sum(item.size for item in items)
     stderr.print_line(
         f"{plural(len(items), 'item')} in the archive: {human_size(size)} ({human_size(packed)} compressed)"
@@ -96,5 +95,5 @@ def _to_json(home: Home, item: ArchiveItem) -> dict[str, Any]:
         "when": item.when,
         "why": item.why,
         "files": len(item.files),
-        "packed": sum(home.archive.objects.compressed_size(file.sha256) for file in item.files),
+        "packed": home.archive_at(item.path).packed_size([item]),
     }

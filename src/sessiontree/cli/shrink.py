@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from sessiontree.archive.archive_home import session_info
 from sessiontree.archive.shrink import plan_shrink, shrink
 from sessiontree.archive.truncate import plan_truncate, truncate
 from sessiontree.cli import output, stderr
@@ -63,7 +64,7 @@ def run(options: Options) -> None:
 
 def _shrink(home: Home, session: Session, options: Options) -> dict[str, Any]:
     if options.yes:
-        plan, item = shrink(home.archive, session, dead_branches=options.dead_branches)
+        plan, item = shrink(home.archive_at(session_info(session).path), session, dead_branches=options.dead_branches)
     else:
         plan, item = plan_shrink(session, dead_branches=options.dead_branches), None
     return {
@@ -77,7 +78,7 @@ def _shrink(home: Home, session: Session, options: Options) -> dict[str, Any]:
 
 def _to_tail(home: Home, session: Session, options: Options) -> dict[str, Any]:
     if options.yes:
-        plan, item = truncate(home.archive, session)
+        plan, item = truncate(home.archive_at(session_info(session).path), session)
     else:
         plan, item = plan_truncate(session), None
     saved = {"what": "everything but the tail", "lines": len(plan.removed), "size": plan.before - plan.after}

@@ -191,6 +191,7 @@ def _print_status(repository: MaintainedRepository, options: Options) -> None:
             f"sessions  {status.sessions:,} ({status.size:,} bytes in {plural(status.parts, 'part')})",
             f"backups   {status.backups:,}",
             f"blobs     {status.blobs:,} ({status.blob_size:,} bytes)",
+            f"archive   {status.archived:,} ({status.archived_size:,} bytes)",
         ]
     )
 

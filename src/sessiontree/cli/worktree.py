@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> int | None:
-    home = open_home(options)
+    home = open_home(options, only_files=True)
     if options.action == "list":
         _list(home, options)
     elif not options.session:
@@ -76,7 +76,7 @@ def _blobs(home: Home) -> FileBlobs:
 
 
 def _save(home: Home, options: Options) -> None:
-    session = home.open(options.session)
+    session = home.open_file(options.session)
     files = not options.no_files
     saved = save_worktree(session, home.tags, _blobs(home), options.path, files=files, secrets=options.secrets)
     session.flush()
@@ -96,7 +96,7 @@ def _print_saved(files: Snapshot) -> None:
 
 
 def _restore(home: Home, options: Options) -> int | None:
-    session = home.open(options.session)
+    session = home.open_file(options.session)
     blobs = worktree_blobs(session, _blobs(home))
     saved = find_worktree(session, home.tags, blobs)
     if saved is None:

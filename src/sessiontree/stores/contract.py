@@ -276,6 +276,35 @@ class WatchableRepository(SessionRepository, Protocol):
         ...
 
 
+@runtime_checkable
+class ArchiveRepository(WatchableRepository, Protocol):
+    """A repository with an archive of its own: contents of sessions under the id of an item, each with a record.
+
+    Contract: each method is carried out completely or not at all, and durable when it returns. The content of a record
+    is the caller's.
+    """
+
+    def archive(self, item: str, record: bytes, stat: SessionStat, *, remove: bool) -> None:
+        """Copy a session to a new item, and with `remove` delete it; `ConflictError` if it is not as in `stat`."""
+        ...
+
+    def archived(self) -> list[tuple[str, bytes]]:
+        """Ids and records of all items, oldest first."""
+        ...
+
+    def read_archived(self, item: str) -> Iterator[bytes]:
+        """The content of an item; `NotFoundError` if there is none."""
+        ...
+
+    def restore_archived(self, item: str, ref: SessionRef, *, remove: bool) -> None:
+        """Create a session with the content of an item; `ExistsError` if there is one. `remove` removes the item."""
+        ...
+
+    def remove_archived(self, item: str) -> None:
+        """Remove an item permanently; `NotFoundError` if there is none."""
+        ...
+
+
 class RepositoryStatus(Struct, frozen=True):
     """What a repository holds."""
 
@@ -291,6 +320,9 @@ class RepositoryStatus(Struct, frozen=True):
     version: int
     """The version of its tables."""
     server: str
+    archived: int = 0
+    """Items of the archive."""
+    archived_size: int = 0
 
 
 @runtime_checkable

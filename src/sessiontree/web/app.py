@@ -52,6 +52,7 @@ class SiteApp:
             Route("/complete", pages.completion),
             Route("/events", live.library_events),
             Route("/stats", reports.statistics),
+            Route("/archive", reports.archive),
             Route("/s/{key}", sessions.page),
             Route("/s/{key}/preview", pages.preview),
             Route("/s/{key}/cards", sessions.cards),
@@ -70,16 +71,16 @@ class SiteApp:
         # Lanes have worktrees on this machine, so even showing them is for its own user.
         explore = None if site.is_shared else ExploreRoutes(site, live, self._running)
         if explore is not None:
-            routes += [Route("/archive", reports.archive), *explore.reading_routes()]
+            routes += explore.reading_routes()
         if not site.read_only:
             actions = ActionRoutes(site, live)
             routes += [
                 Route("/s/{key}/plan", actions.plan, methods=["POST"]),
+                Route("/restore", actions.restore, methods=["POST"]),
                 Route("/do", actions.do, methods=["POST"]),
             ]
             if explore is not None:
                 routes += [
-                    Route("/restore", actions.restore, methods=["POST"]),
                     *ChatRoutes(site, self._chats).routes(),
                     *explore.changing_routes(),
                 ]

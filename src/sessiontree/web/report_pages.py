@@ -138,7 +138,7 @@ class ReportPages:
         return self._site.render("health.html", findings=findings, can_repair=can_repair, **values)
 
     def archive(self, _request: Request) -> Response:
-        items = sorted(self._site.workbench.home.archive.items(), key=lambda item: item.when, reverse=True)
+        items = sorted(self._site.workbench.home.items(), key=lambda item: item.when, reverse=True)
         return self._site.render("archive.html", items=items)
 
 

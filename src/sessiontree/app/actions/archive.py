@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from sessiontree.app.actions.contract import ActionPlan, Description, Done, unchanged
 from sessiontree.archive.archive import ArchivedSession
 from sessiontree.archive.archive_home import Home, session_info
@@ -23,8 +21,8 @@ class ArchivePlan(ActionPlan[ArchivedSession]):
 
     def __init__(self, home: Home, info: SessionInfo, why: str) -> None:
         super().__init__(self._check)
-        self._home, self._info, self._why = home, info, why
-        self._stamp = _stamp(home.allowed_paths.check_file(info.path))
+        self._archive, self._home, self._info, self._why = home.archive_at(info.path), home, info, why
+        self._stamp = self._archive.stamp(info.path)
 
     def describe(self) -> Description:
         info, size = self._info, self._stamp[0]
@@ -33,17 +31,12 @@ class ArchivePlan(ActionPlan[ArchivedSession]):
         return Description(self.action, title, data=data)
 
     def _check(self) -> None:
-        if _stamp(self._home.allowed_paths.check_file(self._info.path)) != self._stamp:
+        if self._archive.stamp(self._info.path) != self._stamp:
             raise ConflictError(f"{self._info.path}: changed since this was planned; plan it again")
 
     def _carry_out(self) -> Done[ArchivedSession]:
-        archived = self._home.archive.archive(self._info, self._why)
+        archived = self._archive.archive(self._info, self._why)
         return Done(archived, RestorePlan(self._home, archived.item))
-
-
-def _stamp(path: str) -> tuple[int, int]:
-    found = os.stat(path)
-    return found.st_size, found.st_mtime_ns
 
 
 def plan_archive(home: Home, session: Session | SessionInfo, why: str = "archive") -> ArchivePlan:
@@ -59,7 +52,7 @@ class RestorePlan(ActionPlan[list[str]]):
     def __init__(self, home: Home, item: ArchiveItem, session: Session | None = None) -> None:
         """`session` is the session whose file is restored, if it is open."""
         super().__init__(self._check)
-        self._home, self.item, self._session = home, item, session
+        self.archive, self.item, self._session = home.archive_at(item.path), item, session
 
     def describe(self) -> Description:
         item = self.item
@@ -69,17 +62,17 @@ class RestorePlan(ActionPlan[list[str]]):
         return Description(self.action, f"restore {what} {item.path}", final=final, data=data)
 
     def _check(self) -> None:
-        if self.item.id not in {item.id for item in self._home.archive.items()}:
+        if self.item.id not in {item.id for item in self.archive.items()}:
             raise ConflictError(f"{self.item.id}: not in the archive any more; `sessiontree restore --list` lists it")
 
     def _carry_out(self) -> Done[list[str]]:
-        written = restore(self._home.archive, self.item)
+        written = restore(self.archive, self.item)
         return Done(written, None, None if self._session is None else self._session.reopen())
 
 
 def plan_restore(home: Home, wanted: str) -> RestorePlan:
     """Plan to restore an item of the archive: by its id, a session id, a prefix of either, or a path."""
-    return RestorePlan(home, home.archive.find(wanted))
+    return RestorePlan(home, home.find_item(wanted))
 
 
 class PruneBranchPlan(ActionPlan[ArchiveItem]):
@@ -99,7 +92,7 @@ class PruneBranchPlan(ActionPlan[ArchiveItem]):
         return Description(self.action, title, data=prune_fields(plan))
 
     def _carry_out(self) -> Done[ArchiveItem]:
-        item = prune(self._home.archive, self._session, self.expected)
+        item = prune(self._home.archive_at(session_info(self._session).path), self._session, self.expected)
         now = self._session.reopen()
         return Done(item, RestorePlan(self._home, item, now), now)
 

@@ -29,7 +29,7 @@ from sessiontree.app.actions.rewind import plan_rewind, plan_undo_rewind
 from sessiontree.app.actions.switch import plan_switch
 from sessiontree.app.actions.tags import plan_pin, plan_tag
 from sessiontree.app.summaries import summary_options
-from sessiontree.archive.archive_home import Home
+from sessiontree.archive.archive_home import Home, can_archive
 from sessiontree.archive.tags import TagFile
 from sessiontree.compaction.prune_outputs import can_prune
 from sessiontree.conversion.install import Request
@@ -41,9 +41,9 @@ from sessiontree.settings import Settings
 ArgumentKind: TypeAlias = Literal["entry", "entries", "text", "texts", "path", "choice", "flag"]
 """`entry` is the id of an entry; `choice` is one of `choices`."""
 
-Need: TypeAlias = Literal["write", "file", "context edits", "workspace", "lanes"]
-"""What an action needs of a session: that it can be written, is a file of its own, can leave entries out of its
-context, has the contents of files in the folder that tools work in, or has an exploration."""
+Need: TypeAlias = Literal["write", "file", "archive", "context edits", "workspace", "lanes"]
+"""What an action needs of a session: that it can be written, is a file of its own, can be archived, can leave entries
+out of its context, has the contents of files in the folder that tools work in, or has an exploration."""
 
 
 class Subject(Struct, frozen=True):
@@ -101,6 +101,7 @@ def _no_workspace(subject: Subject) -> str | None:
 _REASONS: dict[Need, Callable[[Subject], str | None]] = {
     "write": _read_only,
     "file": _not_a_file,
+    "archive": lambda subject: None if can_archive(subject.session) else _not_a_file(subject),
     "context edits": _no_edits,
     "workspace": _no_workspace,
     "lanes": lambda subject: why_no_lanes(subject.session),
@@ -300,14 +301,14 @@ ACTIONS: dict[str, Action] = {
             "Move a branch to the archive",
             lambda subject, entry: plan_prune_branch(subject.home, subject.session, entry),
             (ENTRY,),
-            ("file",),
+            ("archive",),
         ),
         Action(
             "archive",
             "Move the session to the archive",
             lambda subject, why="archive": plan_archive(subject.home, subject.session, why),
             (Argument("why", "text"),),
-            ("file",),
+            ("archive",),
         ),
     )
 }

@@ -80,8 +80,9 @@ def iter_dialects() -> Iterator[Value]:
 def iter_archived(given: Given) -> Iterator[Value]:
     """Archived items, newest first."""
     from sessiontree.archive.archive_home import Home
+    from sessiontree.stores.repositories import home_folder
 
-    items = Home(_last(given, "home")).archive.items()
+    items = Home(home_folder(_last(given, "home"))).archive.items()
     return ((item.id, item.title or item.session) for item in reversed(items))
 
 

@@ -25,13 +25,24 @@ def read_status(connection: Connection, version: int) -> RepositoryStatus:
                 JOIN sessiontree.session USING (tenant, session) WHERE part.generation < session.generation) AS old),
             (SELECT count(*) FROM sessiontree.blob),
             (SELECT coalesce(sum(length(data)), 0) FROM sessiontree.blob),
-            current_setting('server_version')
+            current_setting('server_version'),
+            (SELECT count(*) FROM sessiontree_archive.item),
+            (SELECT coalesce(sum(size), 0) FROM sessiontree_archive.item)
         """
     ).fetchone()
     assert row is not None
-    sessions, size, parts, backups, blobs, blob_size, server = row
+    sessions, size, parts, backups, blobs, blob_size, server, archived, archived_size = row
     return RepositoryStatus(
-        int(sessions), int(size), int(parts), int(backups), int(blobs), int(blob_size), version, server
+        sessions=int(sessions),
+        size=int(size),
+        parts=int(parts),
+        backups=int(backups),
+        blobs=int(blobs),
+        blob_size=int(blob_size),
+        version=version,
+        server=server,
+        archived=int(archived),
+        archived_size=int(archived_size),
     )
 
 
@@ -78,6 +89,15 @@ def _find_gaps(connection: Connection) -> Iterator[str]:
     )
     for session, size, found in rows:
         yield f"session {session}: {found} bytes are stored, and its row says {size}"
+    rows = connection.execute(
+        """
+        SELECT item, session, size, coalesce(sum(length(data)), 0)
+        FROM sessiontree_archive.item LEFT JOIN sessiontree_archive.part USING (tenant, item)
+        GROUP BY tenant, item, session, size HAVING size <> coalesce(sum(length(data)), 0) ORDER BY item
+        """
+    )
+    for item, session, size, found in rows:
+        yield f"item {item} of the archive (session {session}): {found} bytes are stored, and its row says {size}"
 
 
 def join_parts(connection: Connection, tenant: str, session: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import os
 import re
 import threading
 import time
@@ -28,6 +29,15 @@ from sessiontree.stores.contract import (
     SessionStat,
     TenantStatus,
     check_document_name,
+)
+from sessiontree.stores.postgres.archive import (
+    ARCHIVED_CHUNK,
+    READ_ARCHIVED,
+    archive_session,
+    delete_session,
+    list_archived,
+    remove_item,
+    restore_session,
 )
 from sessiontree.stores.postgres.audit import drop_months, read_audit, set_audit
 from sessiontree.stores.postgres.maintenance import find_damage, join_parts, read_status, remove_backups
@@ -82,6 +92,7 @@ class PostgresRepository:
         self._opening = threading.Lock()
         self.blobs = PostgresBlobs(self)
         self.documents = PostgresDocuments(self)
+        self._store_type = find_store_type(os.environ)
 
     # Connections
 
@@ -306,11 +317,11 @@ class PostgresRepository:
     # Sessions
 
     def new(self, id: str, *, timestamp: str, cwd: str, near: SessionRef | None = None) -> PostgresStore:  # noqa: ARG002
-        return PostgresStore(self, SessionRef(check_session_id(id), self.home))
+        return self._store_type(self, SessionRef(check_session_id(id), self.home))
 
     def open(self, ref: SessionRef) -> PostgresStore:
-        store = PostgresStore(self, SessionRef(ref.name, self.home))
-        store.size()
+        store = self._store_type(self, SessionRef(ref.name, self.home))
+        store.opened()
         return store
 
     def find(self, wanted: str) -> SessionRef:
@@ -346,17 +357,60 @@ class PostgresRepository:
     def delete(self, ref: SessionRef) -> None:
         try:
             with self.transaction() as connection:
-                key = (self.tenant, ref.name)
-                found = connection.execute(
-                    "DELETE FROM sessiontree.session WHERE tenant = %s AND session = %s", key
-                ).rowcount
-                connection.execute("DELETE FROM sessiontree.part WHERE tenant = %s AND session = %s", key)
-                connection.execute("DELETE FROM sessiontree.session_index WHERE tenant = %s AND session = %s", key)
+                found = delete_session(connection, self.tenant, ref.name)
                 connection.execute("SELECT pg_notify(%s, %s)", [self.channel, ref.name])
         except psycopg.Error as error:
             raise WriteError(f"{ref}: cannot be deleted: {cause_of(error)}") from error
         if not found:
             raise NotFoundError(f"{ref}: no such session")
+
+    # The archive
+
+    def archive(self, item: str, record: bytes, stat: SessionStat, *, remove: bool) -> None:
+        with self._archiving() as connection:
+            archive_session(connection, self.tenant, item, record, stat, remove=remove)
+            if remove:
+                connection.execute("SELECT pg_notify(%s, %s)", [self.channel, stat.ref.name])
+
+    def archived(self) -> list[tuple[str, bytes]]:
+        with self._reading() as connection:
+            return list_archived(connection, self.tenant)
+
+    def read_archived(self, item: str) -> Iterator[bytes]:
+        size = self._read_archived_size(item)
+        offset = 0
+        while offset < size:
+            row = self.read_row(READ_ARCHIVED, [self.tenant, item, offset, offset + ARCHIVED_CHUNK], binary=True)
+            if row is None or row[0] is None:
+                raise DamagedError(f"{self.home}: bytes of the archive item {item} are missing; run `store verify`")
+            yield bytes(row[0])
+            offset += len(row[0])
+
+    def _read_archived_size(self, item: str) -> int:
+        row = self.read_row(
+            "SELECT size FROM sessiontree_archive.item WHERE tenant = %s AND item = %s", [self.tenant, item]
+        )
+        if row is None:
+            raise NotFoundError(f"{self.home}: the archive has no item {item[:80]!r}")
+        return int(row[0])
+
+    def restore_archived(self, item: str, ref: SessionRef, *, remove: bool) -> None:
+        self._read_archived_size(item)
+        with self._archiving() as connection:
+            restore_session(connection, self.tenant, item, ref, remove=remove)
+
+    def remove_archived(self, item: str) -> None:
+        self._read_archived_size(item)
+        with self._archiving() as connection:
+            remove_item(connection, self.tenant, item)
+
+    @contextlib.contextmanager
+    def _archiving(self) -> Iterator[Connection]:
+        try:
+            with self.transaction() as connection:
+                yield connection
+        except psycopg.Error as error:
+            raise WriteError(f"{self.home}: the archive cannot be changed: {cause_of(error)}") from error
 
     def watch(self, ref: SessionRef, timeout: float | None = None) -> Iterator[int]:
         """Give the size of a session now and after each change; ends with it, or `timeout` seconds after a change."""
@@ -487,6 +541,17 @@ class PostgresDocuments:
                 )
         except psycopg.Error as error:
             raise WriteError(f"{self.location(name)}: cannot be written: {cause_of(error)}") from error
+
+
+def find_store_type(environment: Mapping[str, str]) -> type[PostgresStore]:
+    """The store without telemetry or, if the environment asks for it, the one with it."""
+    if environment.get("SESSIONTREE_TELEMETRY", "") in ("", "0"):
+        return PostgresStore
+    try:
+        from sessiontree.stores.postgres.telemetry import ObservedStore
+    except ModuleNotFoundError:
+        raise UsageError("SESSIONTREE_TELEMETRY needs a package: pip install 'sessiontree[telemetry]'") from None
+    return ObservedStore
 
 
 def without_password(address: str) -> str:

@@ -146,6 +146,51 @@ MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
         """,
         "ALTER TABLE sessiontree.token ENABLE ROW LEVEL SECURITY",
     ),
+    (
+        # The archive, in a schema of its own: it can be dumped, restored and kept on other disks by itself.
+        "CREATE SCHEMA IF NOT EXISTS sessiontree_archive",
+        """
+        CREATE TABLE sessiontree_archive.item (
+            tenant text COLLATE "C" NOT NULL,
+            item text COLLATE "C" NOT NULL,
+            session text COLLATE "C" NOT NULL,
+            record bytea NOT NULL,
+            size bigint NOT NULL,
+            added timestamptz NOT NULL DEFAULT clock_timestamp(),
+            PRIMARY KEY (tenant, item)
+        )
+        """,
+        """
+        CREATE TABLE sessiontree_archive.part (
+            tenant text COLLATE "C" NOT NULL,
+            item text COLLATE "C" NOT NULL,
+            start bigint NOT NULL,
+            data bytea NOT NULL,
+            PRIMARY KEY (tenant, item, start)
+        )
+        """,
+        *(
+            statement
+            for table in ("item", "part")
+            for statement in (
+                f"ALTER TABLE sessiontree_archive.{table} ENABLE ROW LEVEL SECURITY",
+                f"CREATE POLICY own_rows ON sessiontree_archive.{table} USING (tenant = sessiontree.current_tenant())",
+            )
+        ),
+        # Tenants that were added before.
+        """
+        DO $$
+        DECLARE
+            role text;
+        BEGIN
+            FOR role IN SELECT 'sessiontree_tenant_' || tenant FROM sessiontree.tenant LOOP
+                EXECUTE format('GRANT USAGE ON SCHEMA sessiontree_archive TO %I', role);
+                EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON sessiontree_archive.item TO %I', role);
+                EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON sessiontree_archive.part TO %I', role);
+            END LOOP;
+        END $$
+        """,
+    ),
 )
 
 

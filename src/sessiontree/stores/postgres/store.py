@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _PART_SIZE = 1 << 20
 """Long contents are stored in parts of at most this size."""
 
+_PARTS_TOGETHER = 16
+"""Parts that are sent together; at most so many are in memory."""
+
 CHANNEL = "sessiontree"
 """The channel of notifications, of each tenant with its name. The payload is the id of a session that was appended to
 while somebody watched it."""
@@ -94,6 +97,10 @@ class PostgresStore:
         return str(self.ref)
 
     # Reading
+
+    def opened(self) -> None:
+        """Read the state of a session that is opened; `NotFoundError` if there is none."""
+        self.size()
 
     def exists(self) -> bool:
         return self._read_state() is not None
@@ -369,23 +376,29 @@ class PostgresStore:
 
     def _store_parts(self, connection: Connection, generation: int, data: Iterable[bytes]) -> int:
         """Store contents from offset 0 on, and return their size."""
+        start = 0
+        waiting: list[tuple[str, str, int, int, bytes]] = []
 
-        def parts() -> Iterator[tuple[str, str, int, int, bytes]]:
-            start = 0
-            for content in data:
-                for at in range(0, len(content), _PART_SIZE):
-                    part = content[at : at + _PART_SIZE]
-                    yield *self._key, generation, start, part
-                    start += len(part)
-            sizes.append(start)
+        def store() -> None:
+            with connection.cursor() as cursor:
+                cursor.executemany(
+                    "INSERT INTO sessiontree.part (tenant, session, generation, start, data)"
+                    " VALUES (%s, %s, %s, %s, %s)",
+                    waiting,
+                )
+            waiting.clear()
 
-        sizes: list[int] = []
-        with connection.cursor() as cursor:
-            cursor.executemany(
-                "INSERT INTO sessiontree.part (tenant, session, generation, start, data) VALUES (%s, %s, %s, %s, %s)",
-                parts(),
-            )
-        return sizes[0]
+        # Not passed on as an iterator: the contents may come from reads with the same connection, which would wait.
+        for content in data:
+            for at in range(0, len(content), _PART_SIZE):
+                part = content[at : at + _PART_SIZE]
+                waiting.append((*self._key, generation, start, part))
+                start += len(part)
+                if len(waiting) >= _PARTS_TOGETHER:
+                    store()
+        if waiting:
+            store()
+        return start
 
     # Connections and failures
 

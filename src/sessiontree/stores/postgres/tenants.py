@@ -24,7 +24,12 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 _OPTION = re.compile(r"([?&])tenant=([^&]*)(&|$)")
 SECONDS_BETWEEN_CHECKS = 10.0
 """How often a writer compares what is stored with its quota. A tenant may store more by what it writes in this time."""
-_TABLES = ("session", "part", "blob", "document", "session_index")
+_TABLES = (
+    *(("sessiontree", table) for table in ("session", "part", "blob", "document", "session_index")),
+    ("sessiontree_archive", "item"),
+    ("sessiontree_archive", "part"),
+)
+_SCHEMAS = ("sessiontree", "sessiontree_archive")
 
 
 def check_tenant_name(name: str) -> str:
@@ -84,14 +89,13 @@ def add_tenant(connection: Connection, home: str, tenant: str, quota: int | None
             if row is None:  # roles belong to the server: another database of it may have created it
                 connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(role))
             connection.execute(sql.SQL("GRANT {} TO CURRENT_USER").format(role))
-            connection.execute(sql.SQL("GRANT USAGE ON SCHEMA sessiontree TO {}").format(role))
+            for schema in _SCHEMAS:
+                connection.execute(sql.SQL("GRANT USAGE ON SCHEMA {} TO {}").format(sql.Identifier(schema), role))
             for table in ("version", "setting", "tenant"):
                 connection.execute(sql.SQL("GRANT SELECT ON sessiontree.{} TO {}").format(sql.Identifier(table), role))
-            for table in _TABLES:
+            for named in _TABLES:
                 connection.execute(
-                    sql.SQL("GRANT SELECT, INSERT, UPDATE, DELETE ON sessiontree.{} TO {}").format(
-                        sql.Identifier(table), role
-                    )
+                    sql.SQL("GRANT SELECT, INSERT, UPDATE, DELETE ON {} TO {}").format(sql.Identifier(*named), role)
                 )
     except psycopg.errors.InsufficientPrivilege as error:
         raise UsageError(f"{home}: cannot add a tenant: {error.diag.message_primary}") from None
@@ -104,6 +108,9 @@ def remove_tenant(connection: Connection, home: str, tenant: str) -> None:
         row = connection.execute("SELECT count(*) FROM sessiontree.session WHERE tenant = %s", [tenant]).fetchone()
         if row is not None and row[0]:
             raise ExistsError(f"{home}: the tenant {tenant!r} has {row[0]} sessions; delete or pull them first")
+        row = connection.execute("SELECT count(*) FROM sessiontree_archive.item WHERE tenant = %s", [tenant]).fetchone()
+        if row is not None and row[0]:
+            raise ExistsError(f"{home}: the archive of the tenant {tenant!r} has {row[0]} items; purge them first")
         for table in ("blob", "document", "session_index", "part", "token"):
             connection.execute(
                 sql.SQL("DELETE FROM sessiontree.{} WHERE tenant = %s").format(sql.Identifier(table)), [tenant]
@@ -111,8 +118,9 @@ def remove_tenant(connection: Connection, home: str, tenant: str) -> None:
         if not connection.execute("DELETE FROM sessiontree.tenant WHERE tenant = %s", [tenant]).rowcount:
             raise NotFoundError(f"{home}: no tenant {tenant!r}")
         # The role may have rights in other databases of the server, so only those of this one are taken.
-        connection.execute(sql.SQL("REVOKE ALL ON ALL TABLES IN SCHEMA sessiontree FROM {}").format(role))
-        connection.execute(sql.SQL("REVOKE ALL ON SCHEMA sessiontree FROM {}").format(role))
+        for schema in map(sql.Identifier, _SCHEMAS):
+            connection.execute(sql.SQL("REVOKE ALL ON ALL TABLES IN SCHEMA {} FROM {}").format(schema, role))
+            connection.execute(sql.SQL("REVOKE ALL ON SCHEMA {} FROM {}").format(schema, role))
 
 
 def list_tenants(connection: Connection) -> list[TenantStatus]:
@@ -121,7 +129,8 @@ def list_tenants(connection: Connection) -> list[TenantStatus]:
         """
         SELECT tenant, (SELECT count(*) FROM sessiontree.session WHERE session.tenant = tenant.tenant),
             (SELECT coalesce(sum(size), 0) FROM sessiontree.session WHERE session.tenant = tenant.tenant)
-            + (SELECT coalesce(sum(length(data)), 0) FROM sessiontree.blob WHERE blob.tenant = tenant.tenant), quota
+            + (SELECT coalesce(sum(length(data)), 0) FROM sessiontree.blob WHERE blob.tenant = tenant.tenant)
+            + (SELECT coalesce(sum(size), 0) FROM sessiontree_archive.item WHERE item.tenant = tenant.tenant), quota
         FROM sessiontree.tenant ORDER BY tenant
         """
     ).fetchall()
@@ -145,6 +154,7 @@ class Quota:
             """
             SELECT quota < (SELECT coalesce(sum(size), 0) FROM sessiontree.session WHERE tenant = %(tenant)s)
                 + (SELECT coalesce(sum(length(data)), 0) FROM sessiontree.blob WHERE tenant = %(tenant)s)
+                + (SELECT coalesce(sum(size), 0) FROM sessiontree_archive.item WHERE tenant = %(tenant)s)
             FROM sessiontree.tenant WHERE tenant = %(tenant)s
             """,
             {"tenant": self._tenant},
