@@ -247,3 +247,19 @@ def test_a_call_without_a_result_gets_a_response_for_the_api_and_is_read_without
     (stored,) = next(record["toolCalls"] for record in records if "toolCalls" in record)
     assert stored["result"][0]["functionResponse"]["id"] == "c1"
     assert [message.role for message in made.context().messages] == ["user", "assistant"]
+
+
+def test_each_of_parallel_calls_has_its_own_result_although_a_resume_stores_all_of_them_with_each(
+    tmp_path: Path,
+) -> None:
+    responses = [
+        {"functionResponse": {"id": f"read_file__c{at}", "name": "read_file", "response": {"output": f"file {at}"}}}
+        for at in (1, 2)
+    ]
+    calls = [
+        {"id": f"read_file__c{at}", "name": "read_file", "args": {}, "result": responses, "status": "success"}
+        for at in (1, 2)
+    ]
+    answer = {**text("b", "", "gemini"), "toolCalls": calls}
+    session = sessiontree.open(written(tmp_path, text("a", "Read both."), answer))
+    assert [found for found in texts_of(session) if found.startswith("file")] == ["file 1", "file 2"]

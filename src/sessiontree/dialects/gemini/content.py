@@ -138,9 +138,11 @@ def _results(record: Mapping[str, Any], time: int | None) -> Iterator[ToolResult
         rest = [part for part in parts if response_of(part) is None]
         if not responses:  # a text, or parts without a wrapper
             responses, rest = [{"response": {"output": plain_text(result)}}], [p for p in rest if "text" not in p]
-        texts = [{**response, "id": call.get("id"), "name": call.get("name")} for response in responses[:1]]
-        for response in texts:
-            yield _result(response, rest, ended, is_error=call.get("status") in ("error", "cancelled"))
+        # After a resume, each of parallel calls has the responses of all of them.
+        id = call_id(call.get("id"), call.get("name"))
+        own = (found for found in responses if call_id(found.get("id"), found.get("name")) == id)
+        response = {**next(own, responses[0]), "id": call.get("id"), "name": call.get("name")}
+        yield _result(response, rest, ended, is_error=call.get("status") in ("error", "cancelled"))
 
 
 def _result(
