@@ -125,7 +125,7 @@ def _rewrite_stored(
     store, size = session.journal.store, session.journal.size
     new = b"".join(iter_spliced(store, size, changes))
     draft = MemoryStore(new, ref=session.ref)
-    check(Reader(Journal(draft, session.dialect, session.journal.blobs), session.read_options))
+    check(Reader(Journal(draft, session.dialect, session.journal.find_repository), session.read_options))
     edit = Edit(verb, str(session.ref), len(new), hashlib.sha256(new).hexdigest(), removed_ranges(changes))
     item = archive.add_edit(session_info(session), edit)
     try:
