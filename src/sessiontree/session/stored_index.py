@@ -112,7 +112,46 @@ def decode_index(data: bytes, size: int) -> IndexColumns | None:
         columns = _decoder().decode(view[:-_CHECKSUM])
     except (msgspec.MsgspecError, RecursionError):
         return None
-    return columns if columns.size == size else None
+    return columns if columns.size == size and _is_consistent(columns) else None
+
+
+def _is_consistent(columns: IndexColumns) -> bool:
+    """Whether the columns fit each other: numbers of entries, types, parents and spans within the indexed bytes."""
+    tree, count = columns.tree, len(columns.tree.ids)
+    try:
+        types, parents, parentless = (
+            array(NUMBERS, columns.types),
+            array("i", tree.parents),
+            array("i", tree.parentless),
+        )
+        spans = [*map(_span_of, columns.offsets)]
+    except ValueError:  # not a whole number of items
+        return False
+    if not len(types) == len(parents) == count or max(types, default=-1) >= len(columns.type_names):
+        return False
+    if not _are_below(parents, count) or not _are_below(parentless, count):
+        return False
+    counted = 0
+    for offsets, (entries, start, end) in zip(columns.offsets, spans, strict=True):
+        if offsets.first_node != counted or not 0 <= start <= end <= columns.size:
+            return False
+        counted += entries
+    return counted == count and all(map(count.__gt__, [*columns.own_customs, *columns.generated_ids]))
+
+
+def _are_below(numbers: array[int], count: int) -> bool:
+    return not numbers or (min(numbers) >= 0 and max(numbers) < count)
+
+
+def _span_of(offsets: OffsetColumns) -> tuple[int, int, int]:
+    """Number of entries, and their first and last byte."""
+    if offsets.listed is not None:
+        starts, ends, lines = (array("q", data) for data in offsets.listed)
+        if not len(starts) == len(ends) == len(lines):
+            raise ValueError("columns of different lengths")
+        return len(starts), min(starts, default=0), max(ends, default=0)
+    ends = array("Q" if offsets.wide else "I", offsets.ends)
+    return len(ends), offsets.start, offsets.start + max(ends, default=0)
 
 
 def number_bytes(numbers: Iterable[int]) -> bytes:

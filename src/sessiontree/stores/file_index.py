@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import time
 from collections.abc import Iterator, Mapping
 from zlib import crc32
@@ -39,8 +40,8 @@ class FileStamp(Struct, frozen=True, array_like=True):
 
     @classmethod
     def of(cls, fd: int) -> FileStamp:
-        stat = os.fstat(fd)
-        return cls(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+        found = os.fstat(fd)
+        return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
     @property
     def is_settled(self) -> bool:
@@ -66,7 +67,12 @@ def read_index(path: str, name: str, fd: int, environment: Mapping[str, str]) ->
     """The index of an open session file, if its bytes are still the indexed ones."""
     place = _index_path(path, name, environment)
     try:
-        with open(place, "rb") as file:
+        # The cache folder may be shared or restored from elsewhere: a pipe or a link there must not stop a reader.
+        index = os.open(place, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with open(index, "rb") as file:
+            of_index = os.fstat(index)
+            if not stat.S_ISREG(of_index.st_mode) or of_index.st_size > _TOTAL_SIZE:
+                return None
             content = file.read()
         begin = _LENGTH + int.from_bytes(content[:_LENGTH], "big")
         stored = _decode(memoryview(content)[_LENGTH:begin])
@@ -135,8 +141,8 @@ def _remove_oldest(folder: str) -> None:
     files: list[tuple[float, int, str]] = []
     for found in _iter_files(folder):
         with contextlib.suppress(OSError):
-            stat = found.stat(follow_symlinks=False)
-            files.append((stat.st_mtime, stat.st_size, found.path))
+            of_file = found.stat(follow_symlinks=False)
+            files.append((of_file.st_mtime, of_file.st_size, found.path))
     left = sum(size for _, size, _ in files)
     for _, size, path in sorted(files):
         if left <= _TOTAL_SIZE:
