@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
+import tomllib
 import venv
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +26,8 @@ def environment(name: str, extras: Sequence[str], requirements: Sequence[str]) -
     place = SCRATCH / name
     python = str(place / "bin" / "python")
     ready = place / ".ready"
-    dependencies = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    dependencies = project["dependencies"], project["optional-dependencies"]
     stamp = hashlib.sha256(repr((extras, requirements, dependencies, sys.version)).encode()).hexdigest()
     if not ready.exists() or ready.read_text() != stamp:
         venv.create(place, with_pip=True, clear=True)

@@ -51,20 +51,14 @@ def rows(rounds: int) -> Iterator[tuple[str, ...]]:
     folder.mkdir()
     around = {**os.environ, "HOME": str(folder), "PYTHONPATH": str(Path(__file__).parents[2])}
     around |= {"SESSIONTREE_CACHE": str(folder / "cache"), "PI_OFFLINE": "1", "PI_CODING_AGENT_DIR": str(folder)}
-    agents: tuple[Literal["pi", "omp"], ...] = ("pi", "omp")
-    files = {"": native}
-    for agent in agents:
-        files[agent] = folder / f"{agent}.jsonl"
-        with open(files[agent], "wb") as file:
-            file.writelines(sessiontree.convert(sessiontree.open(native), agent, branch="all").lines)
-    for agent, path in files.items():
-        kind = f"a {programs.TITLES[agent]} file" if agent in agents else "a native file"
-        if not agent:
-            yield _row("json.loads loader", kind, [sys.executable, "-c", _LOADER], str(path), around, rounds)
+    yield _row("json.loads loader", "a native file", [sys.executable, "-c", _LOADER], str(native), around, rounds)
+    yield _row("sessiontree (ours)", "a native file", [sys.executable, "-c", _OURS], str(native), around, rounds)
+    for name in _OPEN:
+        kind, path = f"a file of {programs.TITLES[name]}", folder / f"{name}.jsonl"
+        with open(path, "wb") as file:
+            file.writelines(sessiontree.convert(sessiontree.open(native), name, branch="all").lines)
         yield _row("sessiontree (ours)", kind, [sys.executable, "-c", _OURS], str(path), around, rounds)
-        for name in agents:
-            if name == agent:
-                yield _program_row(name, kind, path, around, rounds)
+        yield _program_row(name, kind, path, around, rounds)
 
 
 def _program_row(
