@@ -15,7 +15,6 @@ import sessiontree
 from sessiontree.session import journal
 from sessiontree.session.stored_index import IndexColumns
 from sessiontree.stores import file_index
-from sessiontree.stores.file_index import _IndexFile
 
 replace = msgspec.structs.replace
 
@@ -53,9 +52,10 @@ def truth(session: Path) -> list[object]:
 def forge(session: Path, change: Callable[[IndexColumns], IndexColumns]) -> None:
     """Write an index with other columns, and with the right checksum."""
     place = index_of(session)
-    stored = msgspec.msgpack.decode(place.read_bytes(), type=_IndexFile)
-    data = msgspec.msgpack.encode(change(msgspec.msgpack.decode(stored.data[:-4], type=IndexColumns)))
-    place.write_bytes(msgspec.msgpack.encode(replace(stored, data=data + crc32(data).to_bytes(4, "big"))))
+    stored = place.read_bytes()
+    begin = 4 + int.from_bytes(stored[:4], "big")
+    data = msgspec.msgpack.encode(change(msgspec.msgpack.decode(stored[begin:-4], type=IndexColumns)))
+    place.write_bytes(stored[:begin] + data + crc32(data).to_bytes(4, "big"))
 
 
 def offsets(columns: IndexColumns, **changes: Any) -> IndexColumns:
