@@ -131,7 +131,7 @@ class _Adk:
         self._service, self._session = service, session
 
     async def append(self, first: int, last: int) -> None:
-        from google.adk.events import Event  # type: ignore[import-not-found]
+        from google.adk.events import Event
         from google.genai import types
 
         for number in range(first, last):
@@ -141,7 +141,7 @@ class _Adk:
             await self._service.append_event(self._session, event)
 
     async def latest(self) -> int:
-        from google.adk.sessions.base_session_service import GetSessionConfig  # type: ignore[import-not-found]
+        from google.adk.sessions.base_session_service import GetSessionConfig
 
         found = await self._service.get_session(
             app_name="a",
@@ -160,14 +160,14 @@ class _Adk:
 
 
 async def _adk_sqlite(place: str, name: str) -> Store:
-    from google.adk.sessions.sqlite_session_service import SqliteSessionService  # type: ignore[import-not-found]
+    from google.adk.sessions.sqlite_session_service import SqliteSessionService
 
     service = SqliteSessionService(f"{place}/adk.db")
     return _Adk(service, await service.create_session(app_name="a", user_id="u", session_id=name))
 
 
 async def _adk_database(place: str, name: str) -> Store:
-    from google.adk.sessions import DatabaseSessionService  # type: ignore[import-not-found]
+    from google.adk.sessions import DatabaseSessionService
 
     service = DatabaseSessionService(_sqlalchemy_url(place, "adk-database.db"))
     return _Adk(service, await service.create_session(app_name="a", user_id="u", session_id=name))
