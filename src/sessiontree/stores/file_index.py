@@ -23,6 +23,7 @@ from sessiontree.stores.contract import StoredIndex
 
 _TOTAL_SIZE = 256 << 20
 """Bytes of all indexes together; those that were not used for the longest time are removed."""
+_PIECE = 1 << 20
 _COMPARED = 64
 _COMPARED_SIZE = 4096
 _TICK_NS = 20_000_000
@@ -95,10 +96,21 @@ def write_index(path: str, name: str, fd: int, before: FileStamp, index: StoredI
     folder = os.path.dirname(place)
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        os.replace(write_temporary(place, [_encode(_IndexFile(path, before, compared, index.data))]), place)
+        os.replace(write_temporary(place, _iter_encoded(path, before, compared, index.data)), place)
         _remove_oldest(folder)
     except (OSError, UnicodeEncodeError):  # a full disk, a read-only folder: the session is read without an index
         return
+
+
+def _iter_encoded(path: str, stamp: FileStamp, compared: bytes, data: bytes | bytearray) -> Iterator[bytes]:
+    """Encode an `_IndexFile` in pieces: the index of a huge session is not copied."""
+    yield b"\x94"  # an array of four
+    for value in (path, stamp, compared):
+        yield _encode(value)
+    yield b"\xc6" + len(data).to_bytes(4, "big")  # bytes with a length of four bytes
+    with memoryview(data) as view:
+        for start in range(0, len(view), _PIECE):
+            yield bytes(view[start : start + _PIECE])
 
 
 def drop_indexes(path: str, environment: Mapping[str, str]) -> None:
