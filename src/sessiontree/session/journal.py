@@ -41,7 +41,6 @@ from sessiontree.session.stored_index import (
     decode_index,
     decode_notes,
     encode_index,
-    encode_notes,
     index_name,
     number_bytes,
     numbers_of,
@@ -223,16 +222,12 @@ class Journal:
         self._lines, self.size = columns.lines, columns.size
         self.header = self.dialect.find_header(self)
 
-    def _encode_index(self) -> bytes | None:
+    def _encode_index(self) -> bytearray | None:
         if self._notes and self.dialect.traits.note_type is None:
             return None
         names = [*dict.fromkeys(self.types)]
         numbers = {name: number for number, name in enumerate(names)}
         span = self.header_span
-        try:
-            notes = encode_notes(self._notes)
-        except UnicodeEncodeError:
-            return None
         return encode_index(
             IndexColumns(
                 self.size,
@@ -254,8 +249,8 @@ class Journal:
                 self._problems,
                 self._reported_once,
                 self.fragments,
-                notes,
-            )
+            ),
+            self._notes,
         )
 
     def close_tail(self) -> None:

@@ -68,10 +68,10 @@ class IndexColumns(Struct, frozen=True, array_like=True):
     problems: list[Problem]
     reported_once: set[str]
     fragments: list[Fragment]
-    notes: Raw
+    notes: Raw = Raw(b"\x90")
 
 
-_encode = msgspec.msgpack.Encoder().encode
+_encoder = msgspec.msgpack.Encoder()
 
 
 @functools.cache
@@ -84,26 +84,24 @@ def index_name(dialect: str, version: int) -> str:
     return f"{dialect}-{version}-{_VERSION}-{sys.byteorder}"
 
 
-def encode_notes(notes: list[object]) -> Raw:
-    return Raw(_encode(notes))
-
-
 def decode_notes(notes: Raw, note_type: type | None) -> list[object]:
     item = None if note_type is None else note_type | None
     found: list[object] = msgspec.msgpack.decode(notes, type=list[item])  # type: ignore[valid-type]
     return found
 
 
-def encode_index(columns: IndexColumns) -> bytes | None:
+def encode_index(columns: IndexColumns, notes: list[object]) -> bytearray | None:
     """The columns with a checksum; None if a value cannot be encoded exactly, such as a text that is not Unicode."""
+    data = bytearray()  # that of a session of 1 GB has 64 MB: it is not copied to add the checksum
     try:
-        data = _encode(columns)
+        _encoder.encode_into((*msgspec.structs.astuple(columns)[:-1], notes), data)
     except (UnicodeEncodeError, OverflowError, RecursionError):
         return None
-    return data + crc32(data).to_bytes(_CHECKSUM, "big")
+    data += crc32(data).to_bytes(_CHECKSUM, "big")
+    return data
 
 
-def decode_index(data: bytes, size: int) -> IndexColumns | None:
+def decode_index(data: bytes | bytearray, size: int) -> IndexColumns | None:
     """The columns of the first `size` bytes of a session; None if they are not exactly what was encoded."""
     view = memoryview(data)
     if len(data) < _CHECKSUM or crc32(view[:-_CHECKSUM]) != int.from_bytes(view[-_CHECKSUM:], "big"):

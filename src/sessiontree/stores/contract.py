@@ -148,7 +148,7 @@ class SessionStore(Protocol):
 class StoredIndex(Struct, frozen=True):
     """An index that was stored beside the bytes of a session."""
 
-    data: bytes
+    data: bytes | bytearray
     size: int
     """Number of bytes of the session that it covers, from the first one on."""
 
@@ -169,7 +169,7 @@ class IndexStore(SessionStore, Protocol):
 
     def read_index(self, name: str) -> StoredIndex | None: ...
 
-    def write_index(self, name: str, data: bytes, size: int) -> None: ...
+    def write_index(self, name: str, data: bytes | bytearray, size: int) -> None: ...
 
 
 class BlobStore(Protocol):

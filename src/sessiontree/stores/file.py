@@ -207,7 +207,7 @@ class FileStore:
             self._end, self._last_bytes = found.size, pread(fd, found.size - start, start)
         return found
 
-    def write_index(self, name: str, data: bytes, size: int) -> None:
+    def write_index(self, name: str, data: bytes | bytearray, size: int) -> None:
         from sessiontree.stores import file_index
 
         if self._stamp is not None:

@@ -12,6 +12,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from zlib import crc32
 
 import msgspec
@@ -23,6 +24,7 @@ from sessiontree.stores.contract import StoredIndex
 
 _TOTAL_SIZE = 256 << 20
 """Bytes of all indexes together; those that were not used for the longest time are removed."""
+_PIECE = 1 << 20
 _COMPARED = 64
 _COMPARED_SIZE = 4096
 _TICK_NS = 20_000_000
@@ -101,10 +103,18 @@ def write_index(path: str, name: str, fd: int, before: FileStamp, index: StoredI
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         first = _encode(_IndexedFile(path, before, checksum))
-        os.replace(write_temporary(place, [len(first).to_bytes(_LENGTH, "big"), first, index.data]), place)
+        content = chain([len(first).to_bytes(_LENGTH, "big"), first], _iter_pieces(index.data))
+        os.replace(write_temporary(place, content), place)
         _remove_oldest(folder)
     except (OSError, UnicodeEncodeError):  # a full disk, a read-only folder: the session is read without an index
         return
+
+
+def _iter_pieces(data: bytes | bytearray) -> Iterator[bytes]:
+    """The index of a huge session is not copied as a whole."""
+    with memoryview(data) as view:
+        for start in range(0, len(view), _PIECE):
+            yield bytes(view[start : start + _PIECE])
 
 
 def drop_indexes(path: str, environment: Mapping[str, str]) -> None:

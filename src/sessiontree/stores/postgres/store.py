@@ -170,7 +170,7 @@ class PostgresStore:
             return None
         return StoredIndex(bytes(row[5]), row[4])
 
-    def write_index(self, name: str, data: bytes, size: int) -> None:
+    def write_index(self, name: str, data: bytes | bytearray, size: int) -> None:
         state = self._indexed
         if state is None or state.generation != self._generation:
             return
