@@ -182,7 +182,10 @@ def _can_be_linked(chain: Chain, group: Sequence[int], shards: int, parents: Seq
 
 
 def _hidden_leaves(chain: Chain) -> frozenset[int]:
-    inner = set(chain.parents)
-    leaves = [node for node in range(len(chain)) if node not in inner and chain.is_link(node)]
+    inner = bytearray(len(chain))  # a set of a huge transcript would take 30 MB
+    for parent in chain.parents:
+        if parent is not None:
+            inner[parent] = 1
+    leaves = [node for node in range(len(chain)) if not inner[node] and chain.is_link(node)]
     chain.load_facts(leaves)
     return frozenset(node for node in leaves if not chain.can_be_leaf(node))

@@ -82,9 +82,9 @@ def link_preserved_lines(
     return found
 
 
-def find_order(parents: Sequence[int | None]) -> list[int] | None:
+def find_order(parents: Sequence[int | None]) -> array[int] | None:
     """Return all nodes, each of them after its parent; None if there is a cycle."""
-    order: list[int] = []
+    order = array("i")
     state = bytearray(len(parents))
     for start in range(len(parents)):
         walked: list[int] = []
@@ -97,16 +97,15 @@ def find_order(parents: Sequence[int | None]) -> list[int] | None:
             return None
         for node in walked:
             state[node] = 2
-        order += reversed(walked)
+        order.extend(reversed(walked))
     return order
 
 
 class Forest:
     """Trees as intervals: the interval of a node contains those of its descendants."""
 
-    def __init__(self, parents: Sequence[int | None], order: Iterable[int]) -> None:
-        """`order` has each node after its parent."""
-        nodes = array("i", order)
+    def __init__(self, parents: Sequence[int | None], nodes: Sequence[int]) -> None:
+        """`nodes` has each node after its parent."""
         self.sizes = array("i", [1]) * len(parents)
         for node in reversed(nodes):
             parent = parents[node]
