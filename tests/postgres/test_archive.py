@@ -107,6 +107,8 @@ def test_a_pruned_branch_comes_back_with_what_was_added_since(repository: Postgr
     ref = write_session(repository.home)
     before = bytes_of(ref)
     (dead,) = dead_leaves(ref)
+    assert run("prune", ref, "--branch", dead)["done"] is False
+    assert bytes_of(ref) == before
     item = run("prune", ref, "--branch", dead, "--yes")["item"]
     assert dead not in sessiontree.open(ref)
     with sessiontree.open(ref) as session:

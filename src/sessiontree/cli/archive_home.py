@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from sessiontree.archive.archive_home import Home
 from sessiontree.archive.candidates import Candidate, iter_library_candidates
 from sessiontree.archive.tags import TagFile
@@ -17,6 +19,12 @@ from sessiontree.stores.repositories import home_folder, is_address, open_reposi
 
 def open_tags(session: Session, options: Options) -> TagFile:
     return Home(home_folder(options.home)).tags_of(session)
+
+
+def restore_command(item: str, session: Session) -> str:
+    """The command that undoes a rewrite of a session."""
+    home = f" --home {shlex.quote(session.ref.home)}" if session.ref.home else ""
+    return f"sessiontree restore {item}{home}"
 
 
 def open_home(options: Options, *, only_files: bool = False) -> Home:

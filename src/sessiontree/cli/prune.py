@@ -9,7 +9,7 @@ import argparse
 
 from sessiontree.app.actions.archive import plan_prune_branch, prune_fields
 from sessiontree.cli import output, stderr
-from sessiontree.cli.archive_home import open_home
+from sessiontree.cli.archive_home import open_home, restore_command
 from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
 from sessiontree.views.text import human_size, plural
@@ -50,4 +50,4 @@ def run(options: Options) -> None:
     if item is None:
         stderr.print_line("nothing changed; add --yes to move them to the archive")
     else:
-        stderr.print_line(f"to undo: `sessiontree restore {item.id}`")
+        stderr.print_line(f"to undo: `{restore_command(item.id, session)}`")

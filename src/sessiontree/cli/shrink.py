@@ -13,7 +13,7 @@ from sessiontree.archive.archive_home import session_info
 from sessiontree.archive.shrink import plan_shrink, shrink
 from sessiontree.archive.truncate import plan_truncate, truncate
 from sessiontree.cli import output, stderr
-from sessiontree.cli.archive_home import open_home
+from sessiontree.cli.archive_home import open_home, restore_command
 from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
 from sessiontree.views.text import human_size
@@ -57,7 +57,7 @@ def run(options: Options) -> None:
     if result["before"] == result["after"]:
         stderr.print_line("nothing to remove")
     elif result["item"]:
-        stderr.print_line(f"to undo: `sessiontree restore {result['item']}`")
+        stderr.print_line(f"to undo: `{restore_command(result['item'], session)}`")
     else:
         stderr.print_line("nothing changed; add --yes to shrink it")
 
