@@ -76,7 +76,8 @@ def expected_messages(
     if in_recorded_words:
         messages = _in_recorded_words(list(zip(context.sources, messages, strict=True)), entries)
     messages = messages if failed_turns else without_failed_turns(messages)
-    return joined_answers(_with_tools_of(program, messages, session.dialect.name, _original_calls(entries)))
+    # First of all one message for each response: Codex has thinking and text in answers of their own.
+    return _with_tools_of(program, joined_answers(messages), session.dialect.name, _original_calls(entries))
 
 
 def _with_tools_of(
