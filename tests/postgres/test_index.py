@@ -107,9 +107,9 @@ def test_an_index_of_bytes_that_changed_while_they_were_read_is_not_stored(repos
     assert reader.read_index("x") is None
     with store.exclusive():
         store.overwrite(0, b"HEAD", b"head")
-    reader.write_index("x", b"index", 10)
+    reader.write_index("x", [b"index"], 10)
     assert reader.read_index("x") is None
-    reader.write_index("x", b"index", 10)
+    reader.write_index("x", [b"index"], 10)
     assert reader.read_index("x") is not None
     repository.delete(store.ref)
     with repository.connection() as connection:

@@ -12,6 +12,7 @@ no byte is dropped.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from operator import itemgetter
 from sys import intern
@@ -35,13 +36,14 @@ from sessiontree.errors import DamagedError, ReplacedError, StoreError
 from sessiontree.session.blob_refs import PREFIX, restore
 from sessiontree.session.line_offsets import LineOffsets, LineSpan
 from sessiontree.session.stored_index import (
+    ENCODING_ERRORS,
     GROWTH,
     STORED_SIZE,
     IndexColumns,
     decode_index,
     decode_notes,
-    encode_index,
     index_name,
+    iter_index,
     number_bytes,
     numbers_of,
 )
@@ -190,10 +192,10 @@ class Journal:
         self._load(store.read_index(name))
         loaded = self.size
         self._refresh(max(now, loaded))  # the index may be newer than the size
-        if self.size - loaded > self.size // GROWTH and not self.tail_is_open:
-            data = self._encode_index()
-            if data is not None:
-                store.write_index(name, data, self.size)
+        has_grown = self.size - loaded > self.size // GROWTH and not self.tail_is_open
+        if has_grown and (not self._notes or self.dialect.traits.note_type is not None):
+            with suppress(*ENCODING_ERRORS):  # then there is no index
+                store.write_index(name, self._iter_index(), self.size)
 
     def _load(self, stored: StoredIndex | None) -> None:
         columns = None if stored is None else decode_index(stored.data, stored.size)
@@ -222,13 +224,11 @@ class Journal:
         self._lines, self.size = columns.lines, columns.size
         self.header = self.dialect.find_header(self)
 
-    def _encode_index(self) -> bytearray | None:
-        if self._notes and self.dialect.traits.note_type is None:
-            return None
+    def _iter_index(self) -> Iterator[bytes]:
         names = [*dict.fromkeys(self.types)]
         numbers = {name: number for number, name in enumerate(names)}
         span = self.header_span
-        return encode_index(
+        return iter_index(
             IndexColumns(
                 self.size,
                 self._lines,

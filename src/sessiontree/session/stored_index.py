@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import sys
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 from zlib import crc32
 
@@ -71,6 +71,10 @@ class IndexColumns(Struct, frozen=True, array_like=True):
     notes: Raw = Raw(b"\x90")
 
 
+ENCODING_ERRORS = (UnicodeEncodeError, OverflowError, RecursionError)
+
+_PIECE = 4096
+"""Notes of lines that are encoded at once."""
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -90,18 +94,33 @@ def decode_notes(notes: Raw, note_type: type | None) -> list[object]:
     return found
 
 
-def encode_index(columns: IndexColumns, notes: list[object]) -> bytearray | None:
-    """The columns with a checksum; None if a value cannot be encoded exactly, such as a text that is not Unicode."""
-    data = bytearray()  # that of a session of 1 GB has 64 MB: it is not copied to add the checksum
-    try:
-        _encoder.encode_into((*msgspec.structs.astuple(columns)[:-1], notes), data)
-    except (UnicodeEncodeError, OverflowError, RecursionError):
-        return None
-    data += crc32(data).to_bytes(_CHECKSUM, "big")
-    return data
+def iter_index(columns: IndexColumns, notes: list[object]) -> Iterator[bytes]:
+    """Encode the columns with a checksum, in pieces: those of a session of 1 GB have 64 MB together.
+
+    `ENCODING_ERRORS` if a value cannot be encoded exactly, such as a text that is not Unicode.
+    """
+    checksum = 0
+    for piece in _iter_pieces(columns, notes):
+        checksum = crc32(piece, checksum)
+        yield piece
+    yield checksum.to_bytes(_CHECKSUM, "big")
 
 
-def decode_index(data: bytes | bytearray, size: int) -> IndexColumns | None:
+def _iter_pieces(columns: IndexColumns, notes: list[object]) -> Iterator[bytes]:
+    # An array of MessagePack is its length and its items, so an item can be encoded by itself.
+    *fields, _ = msgspec.structs.astuple(columns)
+    yield _array_start(len(fields) + 1)
+    yield from map(_encoder.encode, fields)
+    yield _array_start(len(notes))
+    for start in range(0, len(notes), _PIECE):
+        yield b"".join(map(_encoder.encode, notes[start : start + _PIECE]))
+
+
+def _array_start(count: int) -> bytes:
+    return b"\xdd" + count.to_bytes(4, "big")
+
+
+def decode_index(data: bytes | memoryview, size: int) -> IndexColumns | None:
     """The columns of the first `size` bytes of a session; None if they are not exactly what was encoded."""
     view = memoryview(data)
     if len(data) < _CHECKSUM or crc32(view[:-_CHECKSUM]) != int.from_bytes(view[-_CHECKSUM:], "big"):

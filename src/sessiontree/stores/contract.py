@@ -148,7 +148,7 @@ class SessionStore(Protocol):
 class StoredIndex(Struct, frozen=True):
     """An index that was stored beside the bytes of a session."""
 
-    data: bytes | bytearray
+    data: bytes | memoryview
     size: int
     """Number of bytes of the session that it covers, from the first one on."""
 
@@ -163,13 +163,13 @@ class IndexStore(SessionStore, Protocol):
     * `read_index` returns an index only if the bytes that it covers are still the ones it was made of: a store that was
       replaced, overwritten or rewritten by another program has none. Bytes may have been appended.
     * `write_index` stores the index of the bytes that were read since `read_index`, or nothing if they have changed
-      since. It never raises: without an index, everything is read.
+      since. It raises only what `pieces` raises: without an index, everything is read.
     * A name consists of letters, digits, `-`, `_` and `.`; each has an index of its own.
     """
 
     def read_index(self, name: str) -> StoredIndex | None: ...
 
-    def write_index(self, name: str, data: bytes | bytearray, size: int) -> None: ...
+    def write_index(self, name: str, pieces: Iterable[bytes], size: int) -> None: ...
 
 
 class BlobStore(Protocol):

@@ -207,12 +207,11 @@ class FileStore:
             self._end, self._last_bytes = found.size, pread(fd, found.size - start, start)
         return found
 
-    def write_index(self, name: str, data: bytes | bytearray, size: int) -> None:
+    def write_index(self, name: str, pieces: Iterable[bytes], size: int) -> None:
         from sessiontree.stores import file_index
 
-        if self._stamp is not None:
-            fd = self._open_reader()
-            file_index.write_index(self.location, name, fd, self._stamp, StoredIndex(data, size), os.environ)
+        if self._stamp is not None and self._stamp.size == size:
+            file_index.write_index(self.location, name, self._open_reader(), self._stamp, pieces, os.environ)
 
     def start_sync(self) -> None:
         if self._writer >= 0:  # the appended bytes start at the size before the append

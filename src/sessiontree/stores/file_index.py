@@ -11,7 +11,7 @@ import contextlib
 import os
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from zlib import crc32
 
@@ -24,7 +24,8 @@ from sessiontree.stores.contract import StoredIndex
 
 _TOTAL_SIZE = 256 << 20
 """Bytes of all indexes together; those that were not used for the longest time are removed."""
-_PIECE = 1 << 20
+_LARGEST = 512 << 20
+"""Size of the largest session with an index: to load that of a larger one would take more memory than to read it."""
 _COMPARED = 64
 _COMPARED_SIZE = 4096
 _TICK_NS = 20_000_000
@@ -88,33 +89,27 @@ def read_index(path: str, name: str, fd: int, environment: Mapping[str, str]) ->
         return None
     with contextlib.suppress(OSError):
         os.utime(place)
-    return StoredIndex(content[begin:], was.size)
+    return StoredIndex(memoryview(content)[begin:], was.size)  # a copy may take 64 MB
 
 
-def write_index(path: str, name: str, fd: int, before: FileStamp, index: StoredIndex, home: Mapping[str, str]) -> None:
+def write_index(
+    path: str, name: str, fd: int, before: FileStamp, pieces: Iterable[bytes], environment: Mapping[str, str]
+) -> None:
     """Store an index of an open file, if it has not changed since `before`, when its reading began."""
-    if index.size != before.size or not before.is_settled:
+    if before.size > _LARGEST or not before.is_settled:
         return
-    checksum = _checksum(fd, index.size)
+    checksum = _checksum(fd, before.size)
     if FileStamp.of(fd) != before:
         return
-    place = _index_path(path, name, home)
+    place = _index_path(path, name, environment)
     folder = os.path.dirname(place)
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         first = _encode(_IndexedFile(path, before, checksum))
-        content = chain([len(first).to_bytes(_LENGTH, "big"), first], _iter_pieces(index.data))
-        os.replace(write_temporary(place, content), place)
+        os.replace(write_temporary(place, chain([len(first).to_bytes(_LENGTH, "big"), first], pieces)), place)
         _remove_oldest(folder)
     except (OSError, UnicodeEncodeError):  # a full disk, a read-only folder: the session is read without an index
         return
-
-
-def _iter_pieces(data: bytes | bytearray) -> Iterator[bytes]:
-    """The index of a huge session is not copied as a whole."""
-    with memoryview(data) as view:
-        for start in range(0, len(view), _PIECE):
-            yield bytes(view[start : start + _PIECE])
 
 
 def drop_indexes(path: str, environment: Mapping[str, str]) -> None:

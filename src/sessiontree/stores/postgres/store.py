@@ -170,10 +170,11 @@ class PostgresStore:
             return None
         return StoredIndex(bytes(row[5]), row[4])
 
-    def write_index(self, name: str, data: bytes | bytearray, size: int) -> None:
+    def write_index(self, name: str, pieces: Iterable[bytes], size: int) -> None:
         state = self._indexed
         if state is None or state.generation != self._generation:
             return
+        data = b"".join(pieces)
         try:
             with self._connection() as connection:
                 connection.execute(
