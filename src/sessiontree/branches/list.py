@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
@@ -167,9 +168,13 @@ class _LinkComparison:
         self._parents = links.parents
         leaf = session.node_of(session.leaf)
         path = [] if leaf is None else links.history(leaf)
-        self._position = {node: at for at, node in enumerate(path)}
+        # Arrays: those of half a million entries take 4 MB, a dict and a list of numbers 50.
+        self._positions = array("i", [-1]) * len(session.journal)
+        """By node: its position on the active path; -1 if it is not on it."""
+        for at, node in enumerate(path):
+            self._positions[node] = at
         types = session.journal.types
-        self._messages = [0, *accumulate(types[node] in MESSAGE_TYPES for node in path)]
+        self._messages = array("i", [0, *accumulate(types[node] in MESSAGE_TYPES for node in path)])
         """By position on the active path: the number of messages before it."""
         self._forks: dict[int, _Fork] = {}
         self._times: dict[int, str] = {}
@@ -180,8 +185,8 @@ class _LinkComparison:
     def compare(self, tip: int, *, is_active: bool) -> _Apart:
         ids = self._session.journal.tree.ids
         fork = self._fork(tip)
-        shared = 0 if fork.ancestor is None else self._position[fork.ancestor] + 1
-        missing = Distance(len(self._position) - shared, self._messages[-1] - self._messages[shared])
+        shared = 0 if fork.ancestor is None else self._positions[fork.ancestor] + 1
+        missing = Distance(len(self._messages) - 1 - shared, self._messages[-1] - self._messages[shared])
         if is_active:
             missing = _distance(self._session, self._ours[self._ours.index(tip) + 1 :])
         return _Apart(
@@ -203,7 +208,7 @@ class _LinkComparison:
         journal = self._session.journal
         walked: list[int] = []
         node: int | None = tip
-        while node is not None and node not in self._position and node not in self._forks:
+        while node is not None and self._positions[node] < 0 and node not in self._forks:
             walked.append(node)
             node = self._parents[node]
         known = self._forks.get(node) if node is not None else None
