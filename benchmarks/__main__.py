@@ -77,6 +77,7 @@ LARGE: dict[str, Measurement] = {
     "huge": huge.commands,
     "codex-compacted": codex.repeated_compactions,
     "list-10000": library.list_10000,
+    "library-20000": library.commands_20000,
     "list-opencode": opencode.list_database,
     "web": web.web,
     "postgres": postgres.measure,

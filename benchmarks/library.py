@@ -5,12 +5,14 @@ Each run is a new process; its CPU time and memory are measured from start to en
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from msgspec import Struct
@@ -47,11 +49,16 @@ enter()
 
 
 class Run(Struct, frozen=True):
-    """CPU time, peak memory and lines of output of a process."""
+    """CPU time, peak memory, output and exit code of a process."""
 
     seconds: float
     peak: int
-    lines: int
+    output: str
+    code: int
+
+    @property
+    def lines(self) -> int:
+        return self.output.count("\n")
 
 
 def list_cold(rounds: int) -> list[Result]:
@@ -83,6 +90,49 @@ def list_10000(rounds: int) -> list[Result]:
         *_results("list 10,000 sessions again", second, bound=500, most=150),
         ratio,
     ]
+
+
+_MANY = Corpus(sessions=20_000, size=80_000_000)
+_AT_ONCE = 64
+
+
+def commands_20000(rounds: int) -> list[Result]:  # noqa: ARG001 - one round takes a minute
+    """Commands on 20,000 small sessions: complete or reported as incomplete, under 250 MB; searches answer alike."""
+    folder = generated(_MANY)
+    results: list[Result] = []
+
+    def measure(name: str, *command: str, is_first: bool = False) -> Run:
+        if is_first:
+            shutil.rmtree(_cache(folder), ignore_errors=True)
+        found = _run(folder, *command, codes=(0, 3, 4))
+        results.extend(_results(f"{name}, 20,000 sessions", found, bound=None, most=250))
+        return found
+
+    listed = measure("list --all --json, no cache", "list", "--all", "--json", is_first=True)
+    (*_, one) = json.loads(listed.output)["sessions"]
+    measure("list --all --json again", "list", "--all", "--json")
+    for name in ("search, no cache", "the same search again"):
+        found = measure(name, "search", "stale", "nowhere", "--json", is_first=name.endswith("no cache"))
+        if json.loads(found.output)["complete"] != (found.code == 0):
+            raise AssertionError(f"{name}: exit code {found.code} and the answer differ")
+    measure("doctor --all, no cache", "doctor", "--all", is_first=True)
+    measure("info of one, no cache", "info", one["id"], is_first=True)
+    measure("tree of one", "tree", one["id"])
+    return [*results, _search_at_once(folder)]
+
+
+def _search_at_once(folder: Path) -> Result:
+    """Searches at the same time have the same answer."""
+    expected = _hits(_run(folder, "search", "stale migration", "--json", "--rebuild"))
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        runs = [pool.submit(_run, folder, "search", "stale migration", "--json") for _ in range(_AT_ONCE)]
+        alike = sum(_hits(run.result()) == expected for run in runs)
+    about = f"{len(expected)} hits each"
+    return Result(f"of {_AT_ONCE} searches at once, answers alike", str(alike), about, alike / _AT_ONCE, floor=1.0)
+
+
+def _hits(run: Run) -> list[tuple[str, str]]:
+    return [(hit["session"]["id"], hit["entry"]) for hit in json.loads(run.output)["hits"]]
 
 
 FILL = """
@@ -205,13 +255,22 @@ def tree(rounds: int) -> list[Result]:
     ]
 
 
-def _run(folder: Path, command: str, *more: str, words: str = "", until_printed: bool = False) -> Run:
+def _run(
+    folder: Path, command: str, *more: str, words: str = "", until_printed: bool = False, codes: tuple[int, ...] = (0,)
+) -> Run:
     own = {**environment(folder), "SESSIONTREE_CACHE": str(_cache(folder))}
-    return run_command(own, command, *more, words=words, until_printed=until_printed)
+    return run_command(own, command, *more, words=words, until_printed=until_printed, codes=codes)
 
 
-def run_command(own: Mapping[str, str], command: str, *more: str, words: str = "", until_printed: bool = False) -> Run:
-    """Run a command in a new process. `own` are the environment variables that name the folders."""
+def run_command(
+    own: Mapping[str, str],
+    command: str,
+    *more: str,
+    words: str = "",
+    until_printed: bool = False,
+    codes: tuple[int, ...] = (0,),
+) -> Run:
+    """Run a command in a new process. `own` are the environment variables that name the folders; `codes` are right."""
     around = {
         **{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
         **own,
@@ -225,12 +284,14 @@ def run_command(own: Mapping[str, str], command: str, *more: str, words: str = "
         input=words,
         capture_output=True,
         text=True,
-        check=True,
+        check=False,
         env=around,
     )
+    if done.returncode not in codes:
+        done.check_returncode()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Run(seconds, int(done.stderr.split()[-1]), done.stdout.count("\n"))
+    return Run(seconds, int(done.stderr.split()[-1]), done.stdout, done.returncode)
 
 
 def _cache(folder: Path) -> Path:
