@@ -59,12 +59,12 @@ def _connect(path: str) -> sqlite3.Connection:
         database.row_factory = sqlite3.Row
         database.execute("PRAGMA trusted_schema = OFF")  # views and triggers of the file may call no function
         database.execute("PRAGMA query_only = ON")
-        _refuse_computed_values(database)
         if is_alone:
             database.execute("PRAGMA locking_mode = EXCLUSIVE")
         if missing_pages(path):
             # SQLite refuses a file that was cut. With this setting it reads the pages that are left.
             database.execute("PRAGMA writable_schema = ON")
+        _refuse_computed_values(database)
     except sqlite3.Error:
         database.close()
         raise
