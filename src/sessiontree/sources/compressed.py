@@ -7,16 +7,31 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 _GZIP = 16 + zlib.MAX_WBITS
+_LONG_LINE = 64 << 20
+_MOST_EXPANSION = 200
+"""How many times its compressed size a long line may have. A line is held in memory, and a few KB can expand to a line
+of GB. Many lines are no problem, and sessions that repeat themselves are compressed to less than that."""
 
 
 def iter_decompressed(blocks: Iterable[bytes], codec: Literal["gzip", "zstd"]) -> Iterator[bytes]:
-    """Decompress one or several streams; `ValueError` if the last one is incomplete."""
+    """Decompress one or several streams; `ValueError` if the last one is incomplete, or a line expands too much."""
     decoder: Any = None
+    line = taken = 0  # bytes of the current line, and compressed bytes since its beginning
     for block in blocks:
         rest = block
+        taken += len(block)
         while rest:
             decoder = decoder or _decoder(codec)
-            yield decoder.decompress(rest)
+            expanded = decoder.decompress(rest)
+            newline = expanded.rfind(b"\n")
+            if newline >= 0:
+                line, taken = len(expanded) - newline - 1, len(block)
+            else:
+                line += len(expanded)
+            if line > max(_LONG_LINE, _MOST_EXPANSION * taken):
+                yield expanded[: newline + 1]
+                raise ValueError(f"a line has over {_MOST_EXPANSION} times its compressed size; the rest is not read")
+            yield expanded
             rest = decoder.unused_data if decoder.eof else b""
             if decoder.eof:
                 decoder = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,6 +16,9 @@ _BUSY_SECONDS = 5.0
 _WAL_VERSION = b"\x02"
 _READ_VERSION_AT = 19
 _HEADER_BYTES = 100
+_GENERATED = (2, 3)  # `hidden` of a generated column
+_as = re.compile(r"\bas\b", re.IGNORECASE)
+"""Part of the definition of every generated column, and of few other tables."""
 
 
 @contextlib.contextmanager
@@ -60,10 +64,31 @@ def _connect(path: str) -> sqlite3.Connection:
         if missing_pages(path):
             # SQLite refuses a file that was cut. With this setting it reads the pages that are left.
             database.execute("PRAGMA writable_schema = ON")
+        _refuse_computed_values(database)
     except sqlite3.Error:
         database.close()
         raise
     return database
+
+
+def _refuse_computed_values(database: sqlite3.Connection) -> None:
+    """Let no query read a view or a generated column: what a file computes can be endless or of any size."""
+    schema = database.execute("SELECT type, name, sql FROM sqlite_master WHERE type IN ('table', 'view')").fetchall()
+    views = {name for kind, name, _ in schema if kind == "view"}
+    tables = [name for kind, name, sql in schema if kind == "table" and isinstance(sql, str) and _as.search(sql)]
+    columns = {
+        (table, name)
+        for table in tables
+        for name, hidden in database.execute("SELECT name, hidden FROM pragma_table_xinfo(?)", (table,))
+        if hidden in _GENERATED
+    }
+    if not views and not columns:
+        return
+
+    def authorize(_: int, table: str | None, column: str | None, __: str | None, view: str | None) -> int:
+        return sqlite3.SQLITE_DENY if view in views or (table, column) in columns else sqlite3.SQLITE_OK
+
+    database.set_authorizer(authorize)
 
 
 def missing_pages(path: str) -> int:

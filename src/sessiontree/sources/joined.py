@@ -70,12 +70,12 @@ def open_joined(path: str, dialect: Dialect, storage: Joined) -> SessionStore:
         after = min(max(earlier.after, 0), last.size())
     except Exception as error:  # noqa: BLE001 - the dialect's function may fail in any way on a damaged file
         return JoinedStore(last, [_damaged(error)], 0)
-    parts = [_Part(last, 0, after), *_iter_parts(earlier, dialect, storage, [path])]
+    parts = [_Part(last, 0, after), *_iter_parts(earlier, dialect, storage, [os.path.realpath(path)])]
     return JoinedStore(last, [part for part in parts if part.end > part.start], after)
 
 
 def _iter_parts(earlier: EarlierPart, dialect: Dialect, storage: Joined, seen: list[str]) -> Iterator[_Part]:
-    """The part of an earlier file, after the parts of files that it continues in turn."""
+    """The part of an earlier file, after the parts of files that it continues in turn. `seen` are resolved paths."""
     try:
         path = _find_file(earlier, seen)
         own = dialect.storage(path)
@@ -133,7 +133,7 @@ def _find_file(earlier: EarlierPart, seen: list[str]) -> str:
             raise ValueError(f"the earlier part {os.path.join(earlier.folder, names[0])} {problem}")
         path = found[0]
     path = os.path.realpath(path)
-    if path in map(os.path.realpath, seen):
+    if path in seen:
         raise ValueError(f"the earlier part {path} continues the session itself")
     if len(seen) >= _MOST_PARTS:
         raise ValueError(f"more than {_MOST_PARTS} earlier parts")

@@ -194,8 +194,8 @@ def join_lines(raws: list[bytes]) -> bytes:
     for fields in others:
         more = fields.get("message")
         if isinstance(more, dict):
-            parts = list_of(more.get("parts"))
-            joined = {**more, "parts": [*parts]} if joined is None else {**joined, "parts": [*joined["parts"], *parts]}
+            joined = {**more, "parts": []} if joined is None else joined
+            joined["parts"].extend(list_of(more.get("parts")))  # in place: thousands of lines may have one uuid
         if fields.get("usageMetadata"):
             first["usageMetadata"] = fields["usageMetadata"]
         for name in ("toolCallResult", "model"):
