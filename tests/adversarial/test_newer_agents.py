@@ -21,6 +21,7 @@ from sessiontree.core.jsonio import parse_object
 from sessiontree.dialects.codex import CODEX
 from sessiontree.dialects.qwen.records import join_lines
 from sessiontree.dialects.storage import Joined
+from sessiontree.search import search
 from sessiontree.sources import compressed, open_source
 from sessiontree.sources.joined import open_joined
 from sessiontree.stores.contract import SessionRef, read_bytes
@@ -178,6 +179,10 @@ def test_a_view_with_rows_without_end_is_not_read(world: World, table: str, capf
     assert run_all(world, ref)[2:] == [3, 3, 3, 3]
     shown = capfd.readouterr()
     assert "Traceback" not in shown.err
+    with world.library() as library:
+        results = search(library, "needle")
+    assert not results.is_complete, "the database was not searched"
+    assert results.unreadable == [ref.partition("#")[0]]
 
 
 def test_a_column_that_the_database_computes_is_not_read(world: World) -> None:

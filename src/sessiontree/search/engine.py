@@ -257,6 +257,9 @@ class _Search:
 
     def _run(self, limit: int, offset: int, refresh: Refresh, progress: Progress | None) -> None:
         unread = self._refresh(refresh, progress)
+        for summary in self._sessions.values():
+            if summary.health == "damaged" and not summary.messages and _is_container(summary):
+                self._unreadable[summary.ref] = f"{summary.ref}: its sessions cannot be read; see `sessiontree doctor`"
         enough = offset + limit + 1
         if unread:
             self._results.unindexed = sum(file.summary.size - file.start for file in unread)
@@ -678,6 +681,14 @@ def _batches(ordered: Sequence[Candidate]) -> Iterator[list[Candidate]]:
             batch, size = [], 0
     if batch:
         yield batch
+
+
+def _is_container(summary: Summary) -> bool:
+    """Whether a file holds several sessions. It is listed as one if none of them can be found in it."""
+    from sessiontree.dialects.storage import Rows  # rarely needed
+    from sessiontree.library.roots import dialect_named
+
+    return isinstance(dialect_named(summary.agent).storage(summary.ref), Rows)
 
 
 def _megabytes(size: int) -> str:
