@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-
 _STARTER = """
 import os, sys
 os.set_inheritable(int(sys.argv[1]), False)
