@@ -1,6 +1,7 @@
 """`make bench-peers`: measure published packages beside ours, and print tables in Markdown.
 
     python -m benchmarks.peer_packages [--only stores,postgres,loaders,libraries] [--entries 60000] [--seconds 60]
+    python -m benchmarks.peer_packages --only stores --frameworks langgraph,pydantic-ai
 
 Packages are installed in their newest versions. What cannot be installed or measured is a row with the reason.
 """
@@ -50,6 +51,7 @@ _PARTS = ("stores", "postgres", "loaders", "libraries")
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peer_packages", description=__doc__)
     parser.add_argument("--only", default=",".join(_PARTS), help="parts, joined by commas")
+    parser.add_argument("--frameworks", default=",".join(PACKAGES), help="whose stores, joined by commas")
     parser.add_argument("--entries", type=int, default=60_000, help="length of the long history")
     parser.add_argument("--seconds", type=float, default=60, help="time that a store may take to write it")
     parser.add_argument("--rounds", type=int, default=2)
@@ -57,7 +59,7 @@ def main() -> None:
     parts = options.only.split(",")
     pythons: dict[str, str] = {}
     if "stores" in parts or "postgres" in parts:
-        for framework, reason in _install(pythons):
+        for framework, reason in _install(options.frameworks.split(","), pythons):
             print(f"{framework} cannot be installed: {reason}\n", flush=True)
     today = datetime.datetime.now(datetime.UTC).date()
     versions = [f"{name} {version_in(pythons[key], name)}" for key in pythons for name in VERSIONS[key]]
@@ -73,8 +75,9 @@ def main() -> None:
         _print(("program", "200 sessions, 155 MB", "CPU", "peak memory", "found"), libraries.rows(options.rounds))
 
 
-def _install(pythons: dict[str, str]) -> Iterator[tuple[str, str]]:
-    for framework, (extras, requirements) in PACKAGES.items():
+def _install(frameworks: Sequence[str], pythons: dict[str, str]) -> Iterator[tuple[str, str]]:
+    for framework in frameworks:
+        extras, requirements = PACKAGES[framework]
         try:
             pythons[framework] = environment(f"peers-{framework}", extras, requirements)
         except NotInstalledError as error:
