@@ -3,7 +3,8 @@
     python -m benchmarks.peer_packages [--only stores,postgres,loaders,libraries] [--entries 60000] [--seconds 60]
     python -m benchmarks.peer_packages --only stores --frameworks langgraph,pydantic-ai
 
-Packages are installed in their newest versions. What cannot be installed or measured is a row with the reason.
+Stores and fast-resume are installed in their newest versions, the others in those of the tests. What cannot be
+installed or measured is a row with the reason.
 """
 
 from __future__ import annotations
