@@ -93,7 +93,7 @@ async def _advanced_sqlite_session(place: str, name: str) -> Store:
 
 async def _sqlalchemy_session(place: str, name: str) -> Store:
     from agents.extensions.memory import SQLAlchemySession
-    from sqlalchemy.ext.asyncio import create_async_engine  # type: ignore[import-not-found]
+    from sqlalchemy.ext.asyncio import create_async_engine
 
     engine = create_async_engine(_sqlalchemy_url(place, "alchemy.db"))
     return _OpenAi(SQLAlchemySession(name, engine=engine, create_tables=True), engine.dispose)
@@ -214,7 +214,7 @@ class _LangGraph:
 
 
 async def _langgraph_sqlite(place: str, name: str) -> Store:
-    import aiosqlite  # type: ignore[import-not-found]
+    import aiosqlite
     from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
     connection = await aiosqlite.connect(f"{place}/langgraph.db")

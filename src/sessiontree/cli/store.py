@@ -10,6 +10,8 @@ through `sessiontree serve --users`.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -30,6 +32,8 @@ from sessiontree.views.text import clean, plural
 EXAMPLES = """examples:
   sessiontree store add-tenant alice --quota 10GB --home postgresql://db.example/team
   sessiontree store add-token alice --scope write --note "Alice, laptop" --home postgresql://db/team"""
+
+T = TypeVar("T")
 
 _DAMAGED = 3
 _SHOWN = 50
@@ -99,11 +103,7 @@ def _manage_tenants(repository: SessionRepository, options: Options) -> None:
     if not isinstance(repository, TenantRepository):
         raise UsageError(f"{repository.home}: a folder of sessions has no tenants; name a database with --home")
     if options.action == "tenants":
-        found = repository.tenants()
-        if options.json:
-            output.print_json({"home": repository.home, "tenants": msgspec.to_builtins(found)})
-        else:
-            output.print_lines(_tenant_line(tenant) for tenant in found)
+        _print_all(repository, options, repository.tenants(), _tenant_line)
         return
     if options.action == "blobs":
         repository.set_blob_store(options.name or "")
@@ -128,15 +128,21 @@ def _manage_tenants(repository: SessionRepository, options: Options) -> None:
         output.print_lines([clean(address)])
 
 
+def _print_all(
+    repository: SessionRepository, options: Options, found: Sequence[T], line_of: Callable[[T], str]
+) -> None:
+    """Print what an action lists, one on each line."""
+    if options.json:
+        output.print_json({"home": repository.home, options.action: msgspec.to_builtins(found)})
+    else:
+        output.print_lines(map(line_of, found))
+
+
 def _manage_tokens(repository: SessionRepository, options: Options) -> None:
     if not isinstance(repository, TokenRepository):
         raise UsageError(f"{repository.home}: a folder of sessions has no tokens; name a database with --home")
     if options.action == "tokens":
-        found = repository.tokens()
-        if options.json:
-            output.print_json({"home": repository.home, "tokens": msgspec.to_builtins(found)})
-        else:
-            output.print_lines(map(_token_line, found))
+        _print_all(repository, options, repository.tokens(), _token_line)
         return
     if not options.name:
         raise UsageError(f"store {options.action}: name the {'tenant' if options.action == 'add-token' else 'token'}")
