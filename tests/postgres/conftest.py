@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -41,3 +42,14 @@ def make_repository(server: Server) -> Iterator[MakeRepository]:
 @pytest.fixture
 def repository(make_repository: MakeRepository) -> PostgresRepository:
     return make_repository("one")
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folders of a user, so that a test can list what appears in them."""
+    for name in ("HOME", "SESSIONTREE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "TMPDIR"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    (tmp_path / "tmpdir").mkdir()
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path

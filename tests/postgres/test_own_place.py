@@ -15,17 +15,6 @@ from sessiontree.stores.postgres.repository import PostgresRepository
 SECRET = "kumquat"
 
 
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user with folders of its own, and one session in a file."""
-    for name in ("HOME", "SESSIONTREE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "TMPDIR"):
-        monkeypatch.setenv(name, str(tmp_path / name.lower()))
-    (tmp_path / "tmpdir").mkdir()
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
-    return tmp_path
-
-
 def all_bytes(place: Path) -> bytes:
     return b"\n".join(
         bytes(path.relative_to(place)) + b"\n" + path.read_bytes() for path in place.rglob("*") if path.is_file()
