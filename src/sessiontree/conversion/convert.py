@@ -10,6 +10,7 @@ import os
 from builtins import open as open_file
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
@@ -197,6 +198,8 @@ class _Conversion:
         self._tools = ToolMapper(session.dialect.name, target.name)
         self._encoder: Encoder = target.encoder(meta)
         self._risks = ContextRisks(session.dialect, target, session.journal.types)
+        self._worded: dict[str, CanonicalEntry] = {}
+        """The entries so far that each client introduces in its own words, by the ids of their lines."""
         self._report = report
         self._new_ids: dict[str, str | None] = {}
         """Id of a canonical entry -> id in the target."""
@@ -210,14 +213,10 @@ class _Conversion:
 
     def iter_lines(self, leaf: str | None, *, all_branches: bool, restates: bool = True) -> Iterator[bytes]:
         yield from _with_lf(self._encoder.prologue())
-        entries = iter_entries(
-            self._session,
-            leaf,
-            all_branches=all_branches,
-            on_restated=lambda _: self._risks.watch_restated(),
-        )
+        entries = iter_entries(self._session, leaf, all_branches=all_branches, on_restated=self._watch_restated)
         for entry, parent in entries:
             self._risks.watch(entry, parent)
+            _add_worded(self._worded, entry)
             yield from _with_lf(self._encode(entry, None if parent is None else self._new_ids.get(parent)))
         current = self._current(leaf)
         if restates and (self._risks.found or self._unsent.are_mixed):
@@ -233,6 +232,10 @@ class _Conversion:
         self._note_missing_blobs()
         yield from _with_lf(self._encoder.encode(self._report_entry(), current).lines)
         yield from _with_lf(self._encoder.epilogue(current))
+
+    def _watch_restated(self, entry: CanonicalEntry) -> None:
+        self._risks.watch_restated()
+        _add_worded(self._worded, entry)
 
     def _current(self, leaf: str | None) -> str | None:
         """The current entry in the target: the last one of the history, which need not be the line of the leaf.
@@ -302,7 +305,7 @@ class _Conversion:
         session = self._session
         if session.dialect.name != self._target.name:
             session = Reader(session.journal, msgspec.structs.replace(session.read_options, provider_history=False))
-        entries, copied = _find_worded(session, leaf, all_branches), _find_worded(copy, copy.leaf, all_branches)
+        entries, copied = self._worded, _find_worded(copy, copy.leaf, all_branches)
         skips_failed = self._target.client.drops_failed_turns
         clients = (session.dialect.client, self._target.client)
 
@@ -395,14 +398,15 @@ def _mark_histories(session: Reader, leaves: Sequence[int], inner: bytearray) ->
 def _find_worded(session: Reader, leaf: str | None, all_branches: bool) -> dict[str, CanonicalEntry]:
     """The entries that each client introduces in its own words, by the ids of their lines."""
     found: dict[str, CanonicalEntry] = {}
-
-    def add(entry: CanonicalEntry) -> None:
-        if has_own_wording(entry):
-            found.update(dict.fromkeys((entry.id, *entry.aliases), entry))
-
+    add = partial(_add_worded, found)
     for entry, _ in iter_entries(session, leaf, all_branches=all_branches, on_restated=add):
         add(entry)
     return found
+
+
+def _add_worded(found: dict[str, CanonicalEntry], entry: CanonicalEntry) -> None:
+    if has_own_wording(entry):
+        found.update(dict.fromkeys((entry.id, *entry.aliases), entry))
 
 
 def _with_lf(lines: Sequence[bytes]) -> Iterator[bytes]:
