@@ -201,11 +201,10 @@ class _Conversion:
         self._worded: dict[str, CanonicalEntry] = {}
         """The entries so far that each client introduces in its own words, by the ids of their lines."""
         self._report = report
-        self._new_ids: dict[str, str | None] = {}
-        """Id of a canonical entry -> id in the target."""
-        self._order: dict[str, int] = {}
+        self._numbers: dict[str, int] = {}
         """Id of a canonical entry -> its number in the order of encoding."""
-        self._count = 0
+        self._new_ids: list[str | None] = []
+        """By number: the id in the target."""
         self._has_title = False
         self._labeled: set[str] = set()
         self._entry_ids: dict[str, str] = {}
@@ -217,7 +216,7 @@ class _Conversion:
         for entry, parent in entries:
             self._risks.watch(entry, parent)
             _add_worded(self._worded, entry)
-            yield from _with_lf(self._encode(entry, None if parent is None else self._new_ids.get(parent)))
+            yield from _with_lf(self._encode(entry, self._new_id(parent)))
         current = self._current(leaf)
         if restates and (self._risks.found or self._unsent.are_mixed):
             for unlike in self._find_unlike(leaf, all_branches=all_branches):
@@ -246,13 +245,13 @@ class _Conversion:
         session = self._session
         history = session.dialect.find_history(session.journal, session.node_of(leaf), session.read_options)
         ids = session.journal.tree.ids
-        encoded = [ids[node] for node in history if ids[node] in self._new_ids]
+        encoded = [ids[node] for node in history if ids[node] in self._numbers]
         if not encoded:
             return None
-        last = max(encoded, key=self._order.__getitem__)
+        last = max(encoded, key=self._numbers.__getitem__)
         # The further entries of a line, such as the results of its calls, have its id with a number.
-        names = itertools.takewhile(self._new_ids.__contains__, (f"{last}.{number}" for number in itertools.count(1)))
-        return self._new_ids[[last, *names][-1]]
+        names = itertools.takewhile(self._numbers.__contains__, (f"{last}.{number}" for number in itertools.count(1)))
+        return self._new_id([last, *names][-1])
 
     def _encode(self, entry: CanonicalEntry, parent: str | None) -> Sequence[bytes]:
         for alias in entry.aliases:
@@ -282,7 +281,8 @@ class _Conversion:
         mapped, tool_notes = self._tools.map_entry(entry)
         mapped, role_notes = with_common_role(mapped, self._target)
         encoded = self._encoder.encode(mapped, parent)
-        return msgspec.structs.replace(encoded, notes=(*tool_notes, *role_notes, *encoded.notes))
+        notes = (*tool_notes, *role_notes)
+        return msgspec.structs.replace(encoded, notes=(*notes, *encoded.notes)) if notes else encoded
 
     # Contexts that the target would send differently
 
@@ -334,7 +334,7 @@ class _Conversion:
 
     def _may_differ(self, leaf: str) -> bool:
         # Without one line per entry, a line may be the end of another branch than the one it is encoded in.
-        is_certain = self._session.dialect.traits.one_line_per_entry and leaf in self._new_ids
+        is_certain = self._session.dialect.traits.one_line_per_entry and leaf in self._numbers
         return not is_certain or self._unsent.are_mixed or self._risks.is_risky(leaf)
 
     def _other_leaves(self, leaf: str | None) -> Iterator[str]:
@@ -351,10 +351,12 @@ class _Conversion:
         yield from (id for id, node in leaves if id != leaf and not inner[node])
 
     def _track_id(self, entry: CanonicalEntry, id: str | None) -> None:
-        self._count += 1
-        for name in (entry.id, *entry.aliases):
-            self._new_ids[name] = id
-            self._order[name] = self._count
+        self._numbers.update(dict.fromkeys((entry.id, *entry.aliases), len(self._new_ids)))
+        self._new_ids.append(id)
+
+    def _new_id(self, name: str | None) -> str | None:
+        number = None if name is None else self._numbers.get(name)
+        return None if number is None else self._new_ids[number]
 
     def _iter_metadata(self) -> Iterator[CanonicalEntry]:
         """Iterate over the session's name and labels that are not part of the history."""
@@ -363,7 +365,7 @@ class _Conversion:
             yield CanonicalEntry("session_info", {"name": title}, timestamp=timestamp())
         for line, label in self._session.labels.items():
             target = self._entry_ids.get(line, line)
-            if target in self._new_ids and target not in self._labeled:
+            if target in self._numbers and target not in self._labeled:
                 yield CanonicalEntry("label", {"targetId": target, "label": label}, timestamp=timestamp())
 
     def _report_entry(self) -> CanonicalEntry:

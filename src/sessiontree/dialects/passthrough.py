@@ -69,11 +69,14 @@ def with_carried_data(entry: CanonicalEntry, name: str, value: Any) -> Canonical
     """Replace the data that an entry carries under a name; None or an empty value removes it."""
     if not value and PASSTHROUGH not in entry.fields:
         return entry
-    carried = {other: data for other, data in _object(entry.fields, PASSTHROUGH).items() if other != name}
+    fields, carried = {**entry.fields}, {**_object(entry.fields, PASSTHROUGH)}
+    fields.pop(PASSTHROUGH, None)
+    carried.pop(name, None)
     if value:
         carried[name] = value
-    fields = {other: field for other, field in entry.fields.items() if other != PASSTHROUGH}
-    return msgspec.structs.replace(entry, fields={**fields, PASSTHROUGH: carried} if carried else fields)
+    if carried:
+        fields[PASSTHROUGH] = carried
+    return msgspec.structs.replace(entry, fields=fields)
 
 
 def build_passthrough(

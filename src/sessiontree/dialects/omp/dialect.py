@@ -65,8 +65,8 @@ _RETRIED = b'"retryRecovery"'
 _TASK = b'"task"'
 _FROM_EXTENSION = b'"fromExtension"'
 _STREAMED = frozenset({"partialJson", "jsonlEvents"})
-_STREAMED_MARKS = tuple(f'"{name}":'.encode() for name in _STREAMED)
 """Fields that the client keeps only while a response is streamed."""
+_PARTIAL_JSON, _JSONL_EVENTS = b'"partialJson":', b'"jsonlEvents":'
 
 
 class OhMyPi(PiFamily):
@@ -204,9 +204,9 @@ class OhMyPi(PiFamily):
         if kind in SUMMARY_TYPES and "fromHook" in fields:
             fields = with_key(fields, "fromHook", "fromExtension")
         raw = super().render_entry(kind, id, parent, timestamp, fields)
-        if not any(mark in raw for mark in _STREAMED_MARKS):
-            return raw
-        return super().render_entry(kind, id, parent, timestamp, _without_streamed(fields))
+        if _PARTIAL_JSON in raw or _JSONL_EVENTS in raw:
+            return super().render_entry(kind, id, parent, timestamp, _without_streamed(fields))
+        return raw
 
     def header_fields(self, header: Header) -> dict[str, Any]:
         fields = super().header_fields(header)

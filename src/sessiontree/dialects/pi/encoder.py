@@ -96,10 +96,11 @@ class PiFamilyEncoder:
     def encode(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
         id = entry.id if entry.id and not self._is_taken(entry.id) else self._derive_id(entry.id)
         self._new_ids.pop(id, None)
-        self._new_ids.update((old, id) for old in (entry.id, *entry.aliases) if old and old != id)
+        if id != entry.id or entry.aliases:
+            self._new_ids.update((old, id) for old in (entry.id, *entry.aliases) if old and old != id)
         self._track_metadata(entry)
         try:
-            line = self._complete_line(msgspec.structs.replace(entry, fields=self._with_new_references(entry)))
+            line = self._complete_line(self._with_new_references(entry))
             raw = self._render(line.kind, id, parent, entry.timestamp, line.fields)
         except RecursionError:
             line = EncodedLine(PASSTHROUGH, {}, (_TOO_DEEP,))
@@ -183,14 +184,14 @@ class PiFamilyEncoder:
             id = blake2b(id.encode() + seed, digest_size=4).hexdigest()
         return id
 
-    def _with_new_references(self, entry: CanonicalEntry) -> dict[str, Any]:
-        """Return the fields with updated references to entries whose id had to change."""
+    def _with_new_references(self, entry: CanonicalEntry) -> CanonicalEntry:
+        """Return the entry with updated references to entries whose id had to change."""
         changed: dict[str, str] = {}
         for name in _REFERENCES.get(entry.kind, ()):
             target = entry.fields.get(name)
             if isinstance(target, str) and target in self._new_ids:
                 changed[name] = self._new_ids[target]
-        return {**entry.fields, **changed} if changed else entry.fields
+        return msgspec.structs.replace(entry, fields={**entry.fields, **changed}) if changed else entry
 
     def _track_metadata(self, entry: CanonicalEntry) -> None:
         if entry.kind == "session_info":
