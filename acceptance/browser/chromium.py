@@ -91,7 +91,11 @@ class Browser:
         if session is not None:
             message["sessionId"] = session
         os.write(self._out, json.dumps(message).encode() + b"\0")
+        end = time.monotonic() + _SECONDS
         while True:
+            # A page that grows sends events all the time, so the limit holds for the answer and not for each message.
+            if time.monotonic() > end:
+                raise TimeoutError(f"the browser did not answer {method} {str(parameters)[:200]}")
             answer = self._receive(_SECONDS)
             if answer.get("id") == self._number:
                 if "error" in answer:

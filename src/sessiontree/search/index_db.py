@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -234,7 +233,11 @@ def _files(database: sqlite3.Connection) -> Iterator[tuple[tuple[Any, ...], bool
 def _check_terms(database: sqlite3.Connection, most: int = _CHECKED_BLOCKS) -> None:
     """Raise `DamagedRowError` if a block of terms is not the one that was written."""
     (count,) = database.execute("SELECT count(*) FROM blocks").fetchone()
-    first = 0 if count <= most else random.randrange(count - most + 1)
+    first = 0
+    if count > most:
+        import random  # slow to import, and most indexes are smaller
+
+        first = random.randrange(count - most + 1)
     for block_id, block, checksum in database.execute(_BLOCKS, (most, first)):
         if row_checksum(block_id, block) != checksum:
             raise DamagedRowError("a block of the index is damaged")

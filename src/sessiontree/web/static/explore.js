@@ -77,5 +77,12 @@
     document.getElementById("stop-all").addEventListener("click", function () { post("/stop", {}); });
   }
   update();
-  new EventSource(base + "/" + run + "/events").addEventListener("board", function (event) { show(JSON.parse(event.data).html); });
+
+  /* Only the newest board is drawn: on a busy machine boards arrive faster than they can be drawn, and the page would hang. */
+  var newest = null;
+  function draw() { var event = newest; newest = null; show(JSON.parse(event.data).html); }
+  new EventSource(base + "/" + run + "/events").addEventListener("board", function (event) {
+    if (newest === null) setTimeout(draw, 50);
+    newest = event;
+  });
 })();
