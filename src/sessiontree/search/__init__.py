@@ -5,11 +5,12 @@
     text_extractor        a line of a session -> its searchable texts
     file_chunks           chunks of session files
     index_db, indexer     the index, and its updates
+    index_query           which chunks of files match
     matcher               a query as an FTS5 expression, and as a test of lines
     ranking               the order of sessions
     branch_state          which branch a line is on
     unindexed_scan        search in files that are not indexed
-    snippets, results     what a search returns
+    hit_builder, snippets, results   what a search returns
     session_filter        the sessions that a query applies to
     engine                the search itself
     embedder, vector_db, semantic          search by meaning (optional)

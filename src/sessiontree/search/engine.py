@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
@@ -29,15 +28,16 @@ from sessiontree.library.session_store import open_store
 from sessiontree.library.summary import Summary
 from sessiontree.search.branch_state import BranchMap, BranchState, load_branches
 from sessiontree.search.file_chunks import read_chunk
-from sessiontree.search.index_db import SHIFT, IndexedFile
-from sessiontree.search.indexer import FACET, FileTexts, Index, IndexPart, Pending, Progress, open_indexes
-from sessiontree.search.matcher import Match, Matcher, RegexFinder, fts_expression, may_have_variants, variant_lines
+from sessiontree.search.hit_builder import Group, HitBuilder, LineMatch
+from sessiontree.search.index_db import IndexedFile
+from sessiontree.search.index_query import MAX_ROWS, IndexQuery
+from sessiontree.search.indexer import FileTexts, IndexPart, Pending, Progress, open_indexes
+from sessiontree.search.matcher import Matcher, RegexFinder, may_have_variants, variant_lines
 from sessiontree.search.query import And, Choice, Expression, Not, Or, Query, Regex, terms
 from sessiontree.search.query_parser import parse
 from sessiontree.search.ranking import Candidate, candidates, line_score
-from sessiontree.search.results import Hit, Results, Unsearched
+from sessiontree.search.results import Results, Unsearched
 from sessiontree.search.session_filter import select_sessions
-from sessiontree.search.snippets import snippet
 from sessiontree.search.unindexed_scan import Finder, needles, scan_lines
 from sessiontree.stores.contract import SessionStore
 
@@ -49,8 +49,6 @@ Refresh: TypeAlias = Literal["auto", "all", "none"]
 
 HITS_PER_SESSION = 3
 _SMALL = 8 << 20  # bytes that "auto" indexes before the search
-_ROWS = "SELECT rowid FROM terms WHERE terms MATCH ? ORDER BY rowid DESC LIMIT ?"
-_MAX_ROWS, _ROWS_PER_FETCH = 200_000, 500
 _CHUNKS_PER_SESSION = 24  # chunks of a session that are read
 _MATCHES_PER_HIT = 2  # matching lines to find for each hit that is shown
 _COUNTED_CHUNKS = 4  # chunks of a session in which all matches are counted; a longer one may have more
@@ -142,28 +140,6 @@ class _Meter:
         self._progress(self._done, self._total, ref)
 
 
-class _LineMatch(Struct, frozen=True):
-    """A matching line."""
-
-    line_score: float
-    offset: int
-    line: Line
-    found: Match
-
-
-class _Group(Struct, frozen=True):
-    """The best lines of one session."""
-
-    summary: Summary
-    file: int | None
-    """File number in the index, if there is one."""
-    score: float
-    matches: list[_LineMatch]
-    is_partial: bool = False
-    more: int = 0
-    """Further matching lines that were found, and are not among `matches`."""
-
-
 class _IndexedSessions(Struct, frozen=True):
     """The indexed sessions that are searched, by file number."""
 
@@ -214,7 +190,7 @@ class _Search:
         self._known: dict[str, IndexedFile] = {}
         self._ref_of: dict[int, str] = {}
         """By file number in the index: the reference of its session."""
-        self._groups: dict[str, _Group] = {}
+        self._groups: dict[str, Group] = {}
         self._match_count = 0
         self._variant_files: set[int] = set()
         """Files with lines that may have other spellings of a word (see `matcher.may_have_variants`)."""
@@ -274,10 +250,10 @@ class _Search:
             self._scan([Pending(summary, 0, None) for summary in self._sessions.values()], enough)
         self._add_titled()
         found = [(group, match) for group in self._groups.values() for match in group.matches]
-        self._results.set_hits(self._build_hits(found[offset : offset + limit]))
+        self._results.set_hits(HitBuilder(self._library, self._parts).build(found[offset : offset + limit]))
         self._results.next_offset = offset + limit if len(found) > offset + limit else None
 
-    def _add(self, groups: Sequence[_Group]) -> None:
+    def _add(self, groups: Sequence[Group]) -> None:
         """Append groups after those found before, by score, then by recency."""
         ordered = sorted(groups, key=lambda group: (-round(self._ranked(group), 2), -group.summary.recency))
         self._groups.update({group.summary.ref: group for group in ordered})
@@ -286,29 +262,29 @@ class _Search:
         self._results.more.update(more)
         self._results.more_at_least |= more.keys() & self._uncounted
 
-    def _ranked(self, group: _Group) -> float:
+    def _ranked(self, group: Group) -> float:
         """The score of a session with a bonus for recent ones, which halves with each month before the newest."""
         age = max(0, self._newest - group.summary.recency)
         return group.score + _RECENCY_BONUS * math.exp2(-age / _RECENCY_HALF)
 
-    def _group(self, summary: Summary, file: int | None, score: float, matches: list[_LineMatch]) -> _Group:
+    def _group(self, summary: Summary, file: int | None, score: float, matches: list[LineMatch]) -> Group:
         matches = [*self._titles.pop(summary.ref, ()), *matches]
         shown = matches[: self._per_session]
         more = len(matches) + self._counted.get(summary.ref, 0) - len(shown)
-        return _Group(summary, file, _score(score, matches), shown, more=more)
+        return Group(summary, file, _score(score, matches), shown, more=more)
 
-    def _match_outside_titles(self) -> dict[str, list[_LineMatch]]:
+    def _match_outside_titles(self) -> dict[str, list[LineMatch]]:
         """Match the titles that no line of their session has. They are few, and are not indexed."""
         if not self._is_on_selected_branch("active"):
             return {}
-        matches: dict[str, list[_LineMatch]] = {}
+        matches: dict[str, list[LineMatch]] = {}
         for ref, title in self._library.outside_titles.items():
             if ref not in self._sessions:
                 continue
             line = Line("", iso_time(self._sessions[ref].active), "", [Text("title", "user", render_json(title))])
             found = self._matcher.match(line) if self._is_in_time(line) else None
             if found is not None:
-                matches[ref] = [_LineMatch(line_score(found, self._wanted), 0, line, found)]
+                matches[ref] = [LineMatch(line_score(found, self._wanted), 0, line, found)]
         return matches
 
     def _add_titled(self) -> None:
@@ -355,7 +331,7 @@ class _Search:
     def _scan(self, files: Sequence[Pending], enough: int) -> None:
         words = needles(self._query.where)
         finder = None if words is None else Finder(words)
-        found: list[_Group] = []
+        found: list[Group] = []
         ordered = sorted(files, key=lambda file: file.summary.recency, reverse=True)
         self._start = self._clock()  # listing the sessions and indexing them may have taken minutes
         self._meter.start(file.summary for file in ordered)
@@ -385,7 +361,8 @@ class _Search:
             {file: self._sessions[indexed_file.path].recency for file, indexed_file in known.items()},
             {file: self._sessions[indexed_file.path] for file, indexed_file in known.items()},
         )
-        rows = self._rows(self._expression(self._query))
+        asked = IndexQuery(self._index.store)
+        rows = asked.rows(asked.expression(self._query))
         ordered = candidates(rows, indexed.sizes, indexed.recency)
         self._results.sessions += len(ordered)
         self._meter.start(indexed.sessions[candidate.file] for candidate in ordered)
@@ -400,48 +377,11 @@ class _Search:
             self._match_candidates(missed, indexed, enough, is_quick=False)
         if isinstance(self._query.where, And):
             self._match_across_lines(self._query.where, indexed, enough)
-        if len(rows) >= _MAX_ROWS and self._match_count < enough:
+        if len(rows) >= MAX_ROWS and self._match_count < enough:
             self._results.is_complete = False
             self._results.notes.append(
-                f"incomplete: only the newest {_MAX_ROWS:,} parts of sessions were searched; add a word or a filter"
+                f"incomplete: only the newest {MAX_ROWS:,} parts of sessions were searched; add a word or a filter"
             )
-
-    def _expression(self, query: Query) -> str:
-        models = self._facet_terms("m") if query.filters.model else []
-        tools = self._facet_terms("t") if query.filters.tool else []
-        return fts_expression(query, models, tools)
-
-    def _rows(self, expression: str) -> list[int]:
-        return self._index.store.attempt(
-            lambda database: list(chain.from_iterable(database.execute(_ROWS, (expression, _MAX_ROWS))))
-        )
-
-    def _rarest(self, expressions: Sequence[str]) -> tuple[int, list[int]]:
-        """Find the expression with the fewest rows; returns its index and rows."""
-
-        # All cursors advance together, so that only as many rows of the others are read.
-        def ask(database: sqlite3.Connection) -> tuple[int, list[int]]:
-            cursors = [database.execute(_ROWS, (expression, _MAX_ROWS)) for expression in expressions]
-            rows: list[list[int]] = [[] for _ in cursors]
-            while True:
-                for number, cursor in enumerate(cursors):
-                    more = cursor.fetchmany(_ROWS_PER_FETCH)
-                    rows[number] += [row for (row,) in more]
-                    if len(more) < _ROWS_PER_FETCH:
-                        return number, rows[number]
-
-        return self._index.store.attempt(ask)
-
-    def _file_contains(self, expression: str, file: int) -> bool:
-        sql = "SELECT 1 FROM terms WHERE terms MATCH ? AND rowid BETWEEN ? AND ? LIMIT 1"
-        bounds = file << SHIFT, ((file + 1) << SHIFT) - 1
-        row = self._index.store.attempt(lambda database: database.execute(sql, (expression, *bounds)).fetchone())
-        return row is not None
-
-    def _facet_terms(self, letter: str) -> list[str]:
-        sql = "SELECT term FROM words WHERE term >= ? AND term < ?"
-        bounds = (f"{FACET}{letter}", f"{FACET}{chr(ord(letter) + 1)}")
-        return self._index.store.attempt(lambda database: [term for (term,) in database.execute(sql, bounds)])
 
     def _match_candidates(
         self, ordered: Sequence[Candidate], indexed: _IndexedSessions, enough: int, *, is_quick: bool
@@ -459,7 +399,7 @@ class _Search:
                 self._leave_out(indexed.sessions[candidate.file] for candidate in ordered[read:])
                 break
             read += len(batch)
-            found: list[_Group] = []
+            found: list[Group] = []
             for candidate in batch:
                 summary = indexed.sessions[candidate.file]
                 if summary.ref in self._groups:
@@ -482,13 +422,14 @@ class _Search:
         rest = [part for part in where.parts if isinstance(part, Not | Regex)]
         if len(parts) < 2 or self._match_count >= enough:
             return
-        expressions = [self._expression(msgspec.structs.replace(self._query, where=part)) for part in parts]
-        rarest, rows = self._rarest(expressions)
+        asked = IndexQuery(self._index.store)
+        expressions = [asked.expression(msgspec.structs.replace(self._query, where=part)) for part in parts]
+        rarest, rows = asked.find_rarest(expressions)
         others = expressions[:rarest] + expressions[rarest + 1 :]
         either: Expression = Or(tuple(parts))
         query = msgspec.structs.replace(self._query, where=And((either, *rest)) if rest else either)
         matcher, self._matcher = self._matcher, Matcher(query, self._regex_finder)
-        found: list[_Group] = []
+        found: list[Group] = []
         try:
             ordered = candidates(rows, indexed.sizes, indexed.recency)
             for number, candidate in enumerate(ordered):
@@ -498,14 +439,12 @@ class _Search:
                 if self._is_out_of_time():
                     self._leave_out(indexed.sessions[unread.file] for unread in ordered[number:])
                     break
-                if summary.ref in self._groups or not all(
-                    self._file_contains(other, candidate.file) for other in others
-                ):
+                if summary.ref in self._groups or not all(asked.has_file(other, candidate.file) for other in others):
                     continue
                 matches = self._match_candidate(summary, candidate, is_quick=True)[: self._per_session]
                 if matches:
                     found.append(
-                        _Group(summary, candidate.file, _score(candidate.score, matches), matches, is_partial=True)
+                        Group(summary, candidate.file, _score(candidate.score, matches), matches, is_partial=True)
                     )
         finally:
             self._matcher = matcher
@@ -513,12 +452,12 @@ class _Search:
 
     # Matching lines
 
-    def _match_candidate(self, summary: Summary, candidate: Candidate, *, is_quick: bool) -> list[_LineMatch]:
+    def _match_candidate(self, summary: Summary, candidate: Candidate, *, is_quick: bool) -> list[LineMatch]:
         """The best lines of a session, out of the chunks that the index named: of the first ones, if one matches."""
         chunks = candidate.chunks()
         first = len(chunks) if self._is_of_sessions else _CHUNKS_PER_SESSION
 
-        def match(part: Sequence[int]) -> list[_LineMatch]:
+        def match(part: Sequence[int]) -> list[LineMatch]:
             return self._match_session(
                 summary, candidate, lambda store: self._lines(store, candidate, part, is_quick=is_quick)
             )
@@ -538,7 +477,7 @@ class _Search:
         summary: Summary,
         candidate: Candidate | None,
         lines: Callable[[SessionStore], Iterator[tuple[int, bytes]]],
-    ) -> list[_LineMatch]:
+    ) -> list[LineMatch]:
         """The best lines of a session, out of some of them; none if it cannot be read."""
         try:
             with contextlib.closing(open_store(summary)) as store:
@@ -568,8 +507,8 @@ class _Search:
         texts: FileTexts,
         store: SessionStore,
         lines: Iterator[tuple[int, bytes]],
-    ) -> list[_LineMatch]:
-        best: list[_LineMatch] = []
+    ) -> list[LineMatch]:
+        best: list[LineMatch] = []
         counted, enough = 0, _MATCHES_PER_HIT * self._per_session
         counts_all = candidate is not None and len(candidate.chunks()) <= _COUNTED_CHUNKS
         branches: BranchMap | None = None
@@ -585,7 +524,7 @@ class _Search:
                 if len(best) >= enough:
                     counted += self._matcher.is_match(line)
                 elif (found := self._matcher.match(line)) is not None:
-                    best.append(_LineMatch(line_score(found, self._wanted), offset, line, found))
+                    best.append(LineMatch(line_score(found, self._wanted), offset, line, found))
             if len(best) >= enough and not counts_all:
                 self._uncounted.add(summary.ref)
                 break
@@ -596,50 +535,7 @@ class _Search:
         self._counted[summary.ref] = counted
         return sorted(best, key=lambda match: (-match.line_score, -match.offset))
 
-    # Building hits
-
-    def _index_of(self, summary: Summary) -> Index:
-        is_of_home = self._library.is_stored(summary)
-        return next(part.index for part in self._parts if part.is_of_home == is_of_home)
-
-    def _build_hits(self, found: Sequence[tuple[_Group, _LineMatch]]) -> Iterator[Hit]:
-        """Turn matches into hits, and add facts that need another read of the file: branch, and tool of a result."""
-        opened: dict[str, tuple[BranchMap, FileTexts]] = {}
-        with contextlib.ExitStack() as stores:
-            for group, match in found:
-                summary = group.summary
-                if summary.ref not in opened:
-                    store = stores.enter_context(contextlib.closing(open_store(summary)))
-                    try:
-                        size = store.size()
-                    except SessionTreeError:
-                        continue  # deleted meanwhile
-                    branches = load_branches(self._index_of(summary).store, group.file, summary, size)
-                    opened[summary.ref] = branches, FileTexts(summary.agent, summary.ref, store)
-                branches, texts = opened[summary.ref]
-                text = match.found.text
-                tool = text.tool or texts.tool_of(text, match.offset)
-                yield self._hit(group, match, tool, branches.state(match.offset))
-
-    def _hit(self, group: _Group, match: _LineMatch, tool: str, state: BranchState) -> Hit:
-        summary, line, found = group.summary, match.line, match.found
-        command = ("sessiontree", "show", summary.ref, *(("--leaf", line.id) if line.id and state != "active" else ()))
-        return Hit(
-            session=summary,
-            entry=line.id,
-            offset=match.offset,
-            kind=found.text.kind,
-            role=found.text.role,
-            tool=tool,
-            model=line.model,
-            time=milliseconds(line.time) if line.time else None,
-            is_error=found.text.is_error,
-            branch=state,
-            snippet=snippet(found.content, found.spans),
-            score=round(group.score, 4),
-            command=command,
-            is_partial=group.is_partial,
-        )
+    # Filters and limits
 
     def _is_in_time(self, line: Line) -> bool:
         filters = self._query.filters
@@ -699,6 +595,6 @@ def _more(others: int) -> str:
     return f", and {others:,} more" if others else ""
 
 
-def _score(before: float, matches: Sequence[_LineMatch]) -> float:
+def _score(before: float, matches: Sequence[LineMatch]) -> float:
     """Combine a session's index score with the scores of its best lines, each weighing less than the one before."""
     return before + sum(match.line_score / (2 + at) for at, match in enumerate(matches))
