@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree.errors import StoreError
-from sessiontree.library.sqlite_damage import DATABASE_ERRORS, is_damage, seal, unseal
+from sessiontree.library.sqlite_damage import DATABASE_ERRORS, is_damage, move_away, seal, unseal
 from sessiontree.library.summary import Summary
 from sessiontree.paths import cache_folder
 from sessiontree.stores.file_lock import file_lock
@@ -499,11 +499,7 @@ def _rebuild(path: str) -> sqlite3.Connection:
                     database.close()
                     raise
                 database.close()
-            os.replace(path, f"{path}.damaged")
-            # A write-ahead log of the damaged file must never be replayed into the new one.
-            for sidecar in (f"{path}-wal", f"{path}-shm"):
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(sidecar)
+            move_away(path)
             return _connect(path)
     except (OSError, StoreError, *DATABASE_ERRORS):
         return _connect(_IN_MEMORY)

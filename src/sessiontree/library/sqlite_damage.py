@@ -6,6 +6,7 @@ an answer depends on are stored with a checksum.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 from zlib import crc32
@@ -49,6 +50,15 @@ def is_damage(error: sqlite3.Error | UnicodeDecodeError, path: str) -> bool:
     if code & 0xFF == sqlite3.SQLITE_READONLY:  # a damaged header can make a file read-only
         return os.path.isfile(path) and os.access(path, os.W_OK) and os.access(os.path.dirname(path), os.W_OK)
     return code & 0xFF not in _NOT_DAMAGE
+
+
+def move_away(path: str) -> None:
+    """Rename a damaged file, so that a new one can be created."""
+    os.replace(path, f"{path}.damaged")
+    # A write-ahead log of the damaged file must never be replayed into the new one.
+    for sidecar in (f"{path}-wal", f"{path}-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(sidecar)
 
 
 def seal(value: bytes | bytearray) -> bytes:

@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from sessiontree.errors import StoreError
 from sessiontree.library.cache import cache_path, transaction
-from sessiontree.library.sqlite_damage import DATABASE_ERRORS, DamagedRowError, is_damage, row_checksum
+from sessiontree.library.sqlite_damage import DATABASE_ERRORS, DamagedRowError, is_damage, move_away, row_checksum
 from sessiontree.search.file_chunks import CHUNK_BITS
 from sessiontree.stores.file_lock import file_lock
 
@@ -342,11 +342,7 @@ def _rebuild(path: str, *, keep_sound: bool = True) -> sqlite3.Connection:
                 database.close()
                 raise
             database.close()
-        os.replace(path, f"{path}.damaged")
-        # A write-ahead log of the damaged file must never be replayed into the new one.
-        for sidecar in (f"{path}-wal", f"{path}-shm"):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(sidecar)
+        move_away(path)
         return _connect(path)
 
 
