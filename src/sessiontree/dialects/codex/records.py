@@ -125,9 +125,9 @@ def decode_columns(data: memoryview, first: int) -> Columns | None:
         places = [_place_of_record(record) for record in records]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-    if None in places:
+    found = [place for place in places if place is not None]
+    if len(found) < len(places):
         return None
-    found: list[_Place] = places  # type: ignore[assignment]
     return Columns(
         [place.type for place in found],
         [f"{node:08x}" if place.is_entry else "" for node, place in enumerate(found, first)],  # as `position_id`
