@@ -43,17 +43,17 @@ def _apply(rng: random.Random, session: Session, operation: str, text: str) -> l
         return None
     match operation:
         case "append":
-            before = list(session.context().messages)
+            before = _messages(session, session.leaf)
             session.append("user", text)
             return [*before, session.context().messages[-1]]
         case "branch":
             branch = session.branch(rng.choice(entries))
-            before = list(branch.context().messages)
+            before = _messages(session, branch.leaf)
             branch.append("user", text)
             return [*before, branch.context().messages[-1]]
         case "move":
             target = rng.choice([*entries, *_boundaries(session), None])
-            before = [] if target is None else list(session.context(target).messages)
+            before = [] if target is None else _messages(session, target)
             session.move(target)
             return before
         case "compact":
@@ -64,6 +64,21 @@ def _apply(rng: random.Random, session: Session, operation: str, text: str) -> l
             except SessionTreeError:
                 return None
             return list(session.context(undone.leaf).messages)
+
+
+def _messages(session: Session, leaf: str | None) -> list[Message]:
+    """The history up to an entry, without the system lines and attachments that the client sends only after the last
+    entry: they are beside it, and the next entry does not follow them."""
+    above: set[str] = set()
+    at = leaf
+    while at is not None and at not in above:
+        above.add(at)
+        at = session.parent(at)
+    context = session.context(leaf)
+    found = list(zip(context.messages, context.sources, strict=True))
+    while found and found[-1][1] not in above and session.fields(found[-1][1])["type"] in ("system", "attachment"):
+        found.pop()
+    return [message for message, _ in found]
 
 
 def _is_possible_leaf(session: Session, id: str) -> bool:
@@ -79,7 +94,11 @@ def _compact(rng: random.Random, session: Session, text: str) -> list[Message] |
     # A summary is never kept: the new one replaces it.
     is_summary = [session.fields(id).get("isCompactSummary") is True for id in context.sources]
     messages = list(zip(context.messages, is_summary, context.sources, strict=True))
-    prompts = [at for at, (message, old, _) in enumerate(messages) if message.role == "user" and not old]
+    # The output of a command can be between a call and its result, where nothing is cut.
+    is_line = [session.fields(id)["type"] == "user" for id in context.sources]
+    prompts = [
+        at for at, (message, old, _) in enumerate(messages) if message.role == "user" and is_line[at] and not old
+    ]
     if not prompts:
         return None
     first = rng.choice(prompts)
@@ -90,7 +109,8 @@ def _compact(rng: random.Random, session: Session, text: str) -> list[Message] |
 
 
 def _check(path: Path, intended: Sequence[Message], operation: str) -> None:
-    found = list(sessiontree.open(path, dialect="claude").context().messages)
+    session = sessiontree.open(path, dialect="claude")
+    found = _messages(session, session.leaf)
     wanted = render(list(intended), "anthropic").messages
     ours, theirs = both_lines(wanted, render(found, "anthropic").messages, [*intended, *found])
     # The calls of the last turn that have no result are no longer sent when a prompt follows them.

@@ -101,12 +101,15 @@ class _Simulation:
         kind = self.rng.random()
         more: Fields = {"isMeta": True} if kind < 0.06 else {}
         if kind > 0.95:
-            id = self._name("C")
-            output = f"<local-command-stdout>{id}</local-command-stdout>"
-            self._write(id, {"type": "system", "subtype": "local_command", "content": output})
+            self._command()
             return
         id = self._name("U")
         self._write(id, {"type": "user", **more, "message": {"role": "user", "content": id}})
+
+    def _command(self) -> None:
+        id = self._name("C")
+        output = f"<local-command-stdout>{id}</local-command-stdout>"
+        self._write(id, {"type": "system", "subtype": "local_command", "content": output})
 
     def _answer(self) -> None:
         """Write a response in shards, with the results of its calls in any order; some calls stay open."""
@@ -243,12 +246,18 @@ class _Simulation:
         }
 
     def _attachment(self) -> None:
-        if self.rng.random() < 0.5:
+        """Write a line of the client, which the next line follows or has beside it."""
+        before, kind = self.head, self.rng.random()
+        if kind < 0.2:
+            self._command()
+        elif kind < 0.6:
             self._write(self._name("T"), {"type": "attachment", "attachment": {"type": "date"}, "rendered": []})
         else:
             self._write(
                 self._name("T"), {"type": "system", "subtype": "informational", "content": "note", "level": "info"}
             )
+        if self.rng.random() < 0.4:
+            self.head = before
 
     def _subagent(self) -> None:
         """Write lines of a sub-agent into the main file, as clients up to 2.0.x did."""

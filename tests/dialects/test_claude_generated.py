@@ -11,6 +11,10 @@ import pytest
 from acceptance.edits import edit_transcript
 from acceptance.transcripts import generate
 
+from sessiontree.dialects.contract import AS_CLIENT
+from sessiontree.session.open import open_store
+from sessiontree.stores.memory import MemoryStore
+
 SEEDS = range(150)
 
 
@@ -45,3 +49,21 @@ def test_writing_to_a_generated_transcript_gives_the_intended_history(
     path.write_bytes(before)
     edit_transcript(path, seed)
     assert path.read_bytes().startswith(before)
+
+
+def test_histories_of_generated_transcripts_by_links_are_those_by_walks() -> None:
+    linked = beside = 0
+    for seed in range(1200):
+        session = open_store(MemoryStore(generate(seed)))
+        links = session.dialect.find_history_links(session.journal, AS_CLIENT)
+        if links is None:
+            continue
+        linked += 1
+        for leaf in session.leaves():
+            node = session.node_of(leaf)
+            if node not in links.hidden and session.type_of(leaf) != "progress":
+                history = session.dialect.find_history(session.journal, node, AS_CLIENT)
+                assert links.history(node) == history, (seed, leaf)
+                beside += session.type_of(leaf) in ("system", "attachment")
+    assert linked > 200
+    assert beside > 50

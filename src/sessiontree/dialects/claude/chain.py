@@ -71,6 +71,7 @@ class Facts(Struct, frozen=True):
     is_summary: bool
     is_turn: bool
     """Whether it is a user or assistant line, and not a system line or an attachment that the client sends."""
+    is_system: bool
 
 
 class _FactLine(Struct, gc=False):
@@ -307,8 +308,14 @@ def _read_facts(raw: bytes) -> Facts:
             fields.get("isSidechain") is True,
             fields.get("isCompactSummary") is True,
         )
-    is_turn = line.type in ("user", "assistant")
-    return Facts(milliseconds(line.timestamp), line.sessionId, line.isSidechain, line.isCompactSummary, is_turn)
+    return Facts(
+        milliseconds(line.timestamp),
+        line.sessionId,
+        line.isSidechain,
+        line.isCompactSummary,
+        is_turn=line.type in ("user", "assistant"),
+        is_system=line.type == "system",
+    )
 
 
 class _Children:

@@ -10,24 +10,27 @@ something else decides: missing parents, repeated uuids, responses in several pl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from sessiontree.dialects.claude.boundaries import (
     compacts_nothing,
     find_leaf_before,
     find_loaded_lines,
     find_preserved,
+    find_splices,
     is_separator,
 )
 from sessiontree.dialects.claude.chain import Chain
 from sessiontree.dialects.claude.history import link_metadata_entries
+from sessiontree.dialects.claude.loose_lines import can_be_loose, find_loose_lines, is_turn
+from sessiontree.dialects.claude.path import has_lines_beside_leaf
 from sessiontree.dialects.claude.preserved_links import Forest, PreservedLinks, find_order, link_preserved_lines
 from sessiontree.dialects.contract import HistoryLinks, ReadOptions, is_metadata_id
 
 
 def find_history_links(chain: Chain, read_options: ReadOptions) -> HistoryLinks | None:
     """Return the links of a transcript; None if only a walk from each leaf finds its history."""
-    if read_options.recovered or read_options.snips or chain.tree.problems():
+    if read_options.recovered or read_options.snips or chain.tree.problems() or has_lines_beside_leaf(chain):
         return None
     loaded = find_loaded_lines(chain)
     boundaries = sorted(chain.iter_boundaries(len(chain) - 1))
@@ -39,7 +42,8 @@ def find_history_links(chain: Chain, read_options: ReadOptions) -> HistoryLinks 
         preserved = link_preserved_lines(chain, loaded, boundaries, parents)
     elif loaded.preserved or loaded.links:
         return None
-    groups = None if preserved is None else _find_groups(chain, parents)
+    compacted = {find_leaf_before(chain, boundary) for boundary in boundaries}
+    groups = None if preserved is None else _find_groups(chain, parents, compacted)
     if preserved is None or groups is None:
         return None
     ends: dict[int, int] = {}
@@ -90,8 +94,13 @@ def _only_compacts(chain: Chain, boundary: int, parents: Sequence[int | None]) -
     return not is_separator(chain, boundary) and not compacts_nothing(chain, boundary)
 
 
-def _find_groups(chain: Chain, parents: Sequence[int | None]) -> list[list[int]] | None:
-    """Return the lines of each response that has several, in the order of histories; None if a path decides that."""
+def _find_groups(
+    chain: Chain, parents: Sequence[int | None], compacted: Container[int | None]
+) -> list[list[int]] | None:
+    """Return the lines of each response that has several, in the order of histories; None if a path decides that.
+
+    `compacted` are the lines that boundaries continue.
+    """
     nodes = [
         node for node, kind in enumerate(chain.types) if kind == "message" and not is_metadata_id(chain.tree.ids[node])
     ]
@@ -114,18 +123,47 @@ def _find_groups(chain: Chain, parents: Sequence[int | None]) -> list[list[int]]
         for response in answered:
             _add_line(results, response, node)
     del response_of, nodes  # a huge transcript has hundreds of thousands
+    lines_beside = _find_lines_beside(chain, parents)
+    if lines_beside is None:
+        return None
+    loose, followed = lines_beside
     children = _Children(parents)
     groups: list[list[int]] = []
     for response, of_response in shards.items():
-        if isinstance(of_response, int) and response not in results:
+        if isinstance(of_response, int) and response not in results and of_response not in loose:
             continue
         first, others = _lines_of(of_response), _lines_of(results.get(response, ()))
-        group = [*first, *others]
-        if not _is_plain_chain(chain, group, parents, children):
+        beside = [line for node in (*first, *others) for line in loose.get(node, ())]
+        if not any(chain.summary(node).calls for node in first):
+            beside = []
+        group = [*first, *sorted([*others, *beside])]
+        is_left_inside = any(node in compacted for node in group if node != max(group))
+        if beside or is_left_inside or not _is_plain_chain(chain, group, parents, children):
+            # Lines of the client between those of a response are only on some paths, or separate its shards.
+            is_mixed = any(followed.get(node, len(parents)) < max(group) for node in group)
+            if is_mixed or min(beside, default=len(parents)) < max(first):
+                return None
             if not _can_be_linked(chain, group, len(first), parents):
                 return None
             groups.append(group)
     return groups
+
+
+def _find_lines_beside(
+    chain: Chain, parents: Sequence[int | None]
+) -> tuple[dict[int, list[int]], dict[int, int]] | None:
+    """Return loose lines by the line that they follow, and by line the first line of the client after it that is not
+    loose; None if only some paths have the loose ones, because they follow one of the latter, or a preserved line."""
+    loose = find_loose_lines(chain, range(len(chain)), {}, within_responses=False)
+    is_loose = {node for nodes in loose.values() for node in nodes}
+    if not all(is_turn(chain, node) for node in loose) or not is_loose.isdisjoint(find_splices(chain)):
+        return None
+    followed: dict[int, int] = {}
+    for node in range(len(chain)):
+        parent = parents[node]
+        if parent is not None and not is_turn(chain, node) and can_be_loose(chain, node) and node not in is_loose:
+            followed.setdefault(parent, node)
+    return loose, followed
 
 
 def _add_line(found: dict[str, int | list[int]], key: str, node: int) -> None:

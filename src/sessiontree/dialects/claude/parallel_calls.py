@@ -6,12 +6,12 @@ the shards after the one it arrives at.
 
 The client (about 2.1.8x and newer) restores them by id, wherever they are in the file (measured with 2.1.325): all
 lines with the `message.id` of a response on the path are its shards. The results of their calls are the children of
-these shards, and for a call without one, any line with its id. They are together at the first shard on the path: that
-one, the other shards in file order, then the results in file order (its SDK sorts by time). Of two results for one call
-the first is kept. Results on the path stay there, and are sent only directly after their response. The exception are
-results before it, with no prompt between the two: they are sent after it (`move_early_results`). Without a
-`message.id` the client finds none of them; `ReadOptions.recovered` does. `open_calls` has the rule for calls without a
-result.
+these shards, and for a call without one, any line with its id. They are together at the first shard on the path: lines
+on the path in its order, the others inserted in file order (its SDK sorts by time). Shards are then sent before
+results. Of two results for one call the first is kept. Results on the path stay there, and are sent only directly after
+their response. The exception are results before it, with no prompt between the two: they are sent after it
+(`move_early_results`). Without a `message.id` the client finds none of them; `ReadOptions.recovered` does. `open_calls`
+has the rule for calls without a result, and `loose_lines` the one for system lines and attachments of a response.
 """
 
 from __future__ import annotations
@@ -24,14 +24,18 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from sessiontree.dialects.claude.boundaries import LoadedLines
-from sessiontree.dialects.claude.chain import MAX_SEARCHES, Chain, NodeSet
+from sessiontree.dialects.claude.chain import LINK_TYPES, MAX_SEARCHES, Chain, NodeSet
 from sessiontree.dialects.claude.index import LineSummary
+from sessiontree.dialects.claude.loose_lines import Links, find_loose_lines, is_turn, parent_of
 
 _Key: TypeAlias = str | int
 """The id of a response; a shard's node where it has none."""
 
 _SHORT = 16
 """A path of less than one line in so many is short: an index finds its lines faster than a search of the file."""
+
+
+_TYPES = LINK_TYPES - {"compaction"}
 
 
 class _Response(Struct):
@@ -42,24 +46,24 @@ class _Response(Struct):
     shards: list[int]
     """Its other shards."""
     results: list[int]
+    on_path: list[int]
+    """The lines on the path, in its order: shards, results, and the system lines and attachments after them."""
+    has_calls: bool = False
 
 
-def insert_parallel_lines(
-    chain: Chain, path: Sequence[int], eligible: LoadedLines | None, recovered: bool
-) -> list[int]:
+def insert_parallel_lines(chain: Chain, path: Sequence[int], eligible: LoadedLines, recovered: bool) -> list[int]:
     """Return a path with the missed shards and results of its responses inserted.
 
-    `eligible` are the only lines that may be used, where not all may (see `boundaries`).
+    `eligible` are the only lines that may be used (see `boundaries`).
     """
     on_path: Container[int]
+    all_eligible = not eligible.start
     # A history has a path for each compaction. Searching the file for each of them takes too long if they are many.
     if len(path) < len(chain) // _SHORT and chain.count_search() > MAX_SEARCHES:
         on_path = frozenset(path)
         index = chain.once(_RecoveredIndex if recovered else _ParallelIndex)
         off_path = [
-            node
-            for node in index.find_lines(chain, path)
-            if node not in on_path and (eligible is None or node in eligible)
+            node for node in index.find_lines(chain, path) if node not in on_path and (all_eligible or node in eligible)
         ]
     else:
         on_path = NodeSet(len(chain), path)
@@ -67,13 +71,13 @@ def insert_parallel_lines(
         off_path = [
             node
             for node, kind in enumerate(chain.types)
-            if kind == "message" and not is_on_path[node] and (eligible is None or node in eligible)
+            if not is_on_path[node] and kind in _TYPES and (all_eligible or node in eligible)
         ]
-    search = _ParallelLines(chain, path, off_path, recovered)
+    search = _ParallelLines(chain, path, on_path, off_path, eligible.links, recovered)
     groups: dict[int, list[int]] = {}
     moved: set[int] = set()
     for response in search.find_responses():
-        groups[response.first] = group = search.group(response, on_path)
+        groups[response.first] = group = search.group(response)
         moved.update(group)
     if not groups:
         return list(path)
@@ -89,18 +93,19 @@ def insert_parallel_lines(
 def move_early_results(chain: Chain, path: Sequence[int]) -> list[int]:
     """Return a path on which results that precede the shard with their call follow it, if no prompt is between them.
 
-    A repeated line or a bridged parent can put a result there.
+    A repeated line or a bridged parent can put a result there. A shard that was moved to its response past other lines
+    gets none: the client loses that result.
     """
     early: dict[str, int] = {}
     """The results since the last prompt, by call."""
     after: dict[int, list[int]] = {}
-    for node in path:
+    for at, node in enumerate(path):
         if chain.types[node] != "message":
             continue
         summary = chain.summary(node)
         if summary.is_assistant:
             found = dict.fromkeys(early.pop(call) for call in summary.calls if call in early)
-            if found:
+            if found and not _is_moved(chain, path, at):
                 after[node] = list(found)
         elif summary.results:
             for call in summary.results:
@@ -111,15 +116,39 @@ def move_early_results(chain: Chain, path: Sequence[int]) -> list[int]:
     return [line for node in path if node not in moved for line in (node, *after.get(node, ()))]
 
 
+def _is_moved(chain: Chain, path: Sequence[int], at: int) -> bool:
+    """Whether the parent of a shard follows it on a path, as part of another response or as a prompt."""
+    parent = parent_of(chain, path[at], {})
+    if parent is None or parent not in path[at:]:
+        return False
+    response = chain.summary(path[at]).response
+    answered = chain.summary(parent).results
+    if not answered:
+        return chain.summary(parent).response != response
+    shards = (chain.summary(node) for node in path if chain.types[node] == "message")
+    return not any(shard.response == response and call in answered for shard in shards for call in shard.calls)
+
+
 class _ParallelLines:
     """Collects the lines of the responses on one path that are not together on it.
 
     Nearly all responses of a long path are, so everything but the first pass is limited to the others.
     """
 
-    def __init__(self, chain: Chain, path: Sequence[int], off_path: Sequence[int], recovered: bool) -> None:
+    def __init__(
+        self,
+        chain: Chain,
+        path: Sequence[int],
+        on_path: Container[int],
+        off_path: Sequence[int],
+        links: Links,
+        recovered: bool,
+    ) -> None:
         self._chain = chain
         self._path = path
+        self._on_path = on_path
+        self._loose = find_loose_lines(chain, off_path, links)
+        self._links = links
         self._recovered = recovered
         self._shards_off_path: list[tuple[int, _Key, LineSummary]] = []
         self._results_off_path: list[tuple[int, LineSummary]] = []
@@ -146,7 +175,9 @@ class _ParallelLines:
             if response is not None:
                 response.shards.append(node)
             elif key in keys:
-                responses[key] = response = _Response(node, [], [])
+                responses[key] = response = _Response(node, [], [], [])
+            if response is not None and summary.calls:
+                response.has_calls = True
             # Branches can have calls with the same id: the first one on the path counts.
             for call in summary.calls:
                 if call in calls:
@@ -155,6 +186,7 @@ class _ParallelLines:
             response = responses.get(key)
             if response is not None:
                 response.shards.append(node)
+                response.has_calls = response.has_calls or bool(summary.calls)
                 for call in summary.calls:
                     owners.setdefault(call, response)
                 if not summary.response:
@@ -169,6 +201,12 @@ class _ParallelLines:
         answered = {
             call for node, summary in self._results_off_path if chain.is_in_tree(node) for call in summary.results
         }
+        for turn in map(self._turn_before, self._loose):
+            if turn is not None:
+                before = chain.summary(turn)
+                answered.update(before.results)
+                if before.is_assistant:
+                    shards.add(self._key(turn, before))
         found: set[_Key] = set()
         seen: set[_Key] = set()
         current: _Key = ""
@@ -197,12 +235,34 @@ class _ParallelLines:
             response = _owner_of_result(owners, summary)
             if response is not None and self._chain.is_in_tree(node):
                 response.results.append(node)
+        chain, summaries, types = self._chain, self._chain.summaries, self._chain.types
         last_answer: _Response | None = None
-        for node, summary in _iter_summaries(self._chain, self._path):
+        member: _Response | None = None
+        """The response that the next system lines and attachments belong to."""
+        for node in self._path:  # a hot loop
+            if types[node] != "message":
+                if member is not None:
+                    member.on_path.append(node)
+                continue
+            summary = summaries[node] or chain.summary(node)
             if summary.is_assistant:
-                last_answer = responses.get(self._key(node, summary))
-            elif summary.results and last_answer is not None and _owner_of_result(owners, summary) is last_answer:
-                last_answer.results.append(node)
+                last_answer = member = responses.get(self._key(node, summary))
+            elif summary.results:
+                is_answer = last_answer is not None and _owner_of_result(owners, summary) is last_answer
+                member = last_answer if is_answer else None
+                if member is not None:
+                    member.results.append(node)
+            elif member is not None and is_turn(chain, node):
+                member = None
+            if member is not None:
+                member.on_path.append(node)
+
+    def _turn_before(self, node: int) -> int | None:
+        """Return the user or assistant line that loose lines belong to; none if they follow others off the path."""
+        at: int | None = node
+        while at is not None and not is_turn(self._chain, at):
+            at = parent_of(self._chain, at, self._links) if at in self._on_path else None
+        return at
 
     def _key(self, node: int, summary: LineSummary) -> _Key:
         return _key_of(node, summary, self._recovered)
@@ -210,9 +270,24 @@ class _ParallelLines:
     def _key_off_path(self, node: int, summary: LineSummary) -> _Key:
         return _key_off_path(self._chain, node, summary, self._recovered)
 
-    def group(self, response: _Response, on_path: Container[int]) -> list[int]:
+    def group(self, response: _Response) -> list[int]:
         """Return the lines of a response in the client's order."""
-        chain = self._chain
+        chain, on_path = self._chain, self._on_path
+        results = self._select_results(response)
+        members = [response.first, *response.shards, *response.results, *response.on_path]
+        loose = [line for node in dict.fromkeys(members) for line in self._loose.get(node, ())]
+        off_path = [node for node in (*response.shards, *results) if node not in on_path]
+        inserted = chain.in_order([*off_path, *(loose if response.has_calls else ())])
+        merged = [response.first]
+        for node in response.on_path[1:]:
+            while inserted and chain.position(inserted[0]) < chain.position(node):
+                merged.append(inserted.pop(0))
+            merged.append(node)
+        return self._with_shards_first([*merged, *inserted], {response.first, *response.shards})
+
+    def _select_results(self, response: _Response) -> list[int]:
+        """Return the results of a response: of several for one call, those on the path, or else the first."""
+        chain, on_path = self._chain, self._on_path
         answered: set[str] = set()
         results: list[int] = []
         # A result elsewhere counts only for a call without one of its own: branches can have calls with the same id.
@@ -223,11 +298,29 @@ class _ParallelLines:
             if node in on_path or not answered.issuperset(calls):
                 results.append(node)
             answered.update(calls)
-        results = chain.in_order(results)
-        return [response.first, *chain.in_order(response.shards), *results]
+        return results
+
+    def _with_shards_first(self, nodes: Sequence[int], shards: set[int]) -> list[int]:
+        """Move shards to those before them, past everything but the output of a local command before the results."""
+        found: list[int] = []
+        end = 0
+        """Where the next shard goes."""
+        for node in nodes:
+            if node not in shards:
+                found.append(node)
+                continue
+            between = found[end:]
+            if any(map(self._is_command, between)) and not any(self._chain.summary(other).results for other in between):
+                end = len(found)
+            found.insert(end, node)
+            end += 1
+        return found
+
+    def _is_command(self, node: int) -> bool:
+        return self._chain.types[node] == "message" and self._chain.facts(node).is_system
 
     def _is_child(self, node: int, response: _Response) -> bool:
-        parent = _parent_of(self._chain, node)
+        parent = parent_of(self._chain, node, {})
         return parent == response.first or parent in response.shards
 
 
@@ -250,12 +343,8 @@ def _key_off_path(chain: Chain, node: int, summary: LineSummary, recovered: bool
     if summary.response or not recovered:
         return summary.response
     # Without an id, an assistant line that is a child of another one can only be guessed to be its shard.
-    return _parent_of(chain, node)
-
-
-def _parent_of(chain: Chain, node: int) -> int:
-    """Return the nearest line above a line that is not progress; -1 if there is none."""
-    return next((at for at in chain.iter_ancestors(chain.parents[node]) if chain.types[at] != "progress"), -1)
+    parent = parent_of(chain, node, {})
+    return -1 if parent is None else parent
 
 
 def _owner_of_result(owners: dict[str, _Response | None], summary: LineSummary) -> _Response | None:
@@ -291,6 +380,7 @@ class _ParallelIndex:
                 shards.append((hash(key), node))
         self._shards = _LinesByKey(shards)
         self._results = _LinesByKey(results)
+        self._loose = find_loose_lines(chain, range(len(chain)), {})
 
     def find_lines(self, chain: Chain, path: Sequence[int]) -> list[int]:
         """Return the shards and results of the responses on a path, and perhaps a few others, in file order."""
@@ -310,6 +400,9 @@ class _ParallelIndex:
                         pending.append(node)  # a shard without an id belongs to the response of its parent
         for call in calls:
             found.update(self._results.find(call))
+        if self._loose:
+            loose = [line for node in (*path, *found) for line in self._loose.get(node, ())]
+            found.update(loose)
         return sorted(found)
 
 

@@ -4,25 +4,28 @@ The rules are those of client 2.1.150 and newer, as measured:
 
 * Lines that a boundary hides do not exist, and preserved lines have their new parents (see `boundaries`).
 * The leaf is the last chain line of the file. It can have descendants, because a child may precede its parent and a
-  uuid may occur twice. Then the leaf is the newest of them by timestamp, unless the file has a pin. With preserved
-  lines it is the only line without children, if there is only one.
+  uuid may occur twice. Then the leaf is the newest of them by timestamp, unless the file has a pin.
+* With preserved lines, the user and assistant lines at the ends of branches decide: those without children, and those
+  with only system lines and attachments after them, of which one has no children. If there is only one, it is the leaf.
 * The last `last-prompt` line after the last boundary is a pin. If the candidate descends from the pinned line over
   recorded parents, or shares a response with it, the candidate is the leaf; otherwise the pinned line is. After an
   explicit pin only lines written later count as descendants; it stays explicit if the next pins name the same line. A
   pin that names a boundary, or a line that does not exist, has no effect.
-  If there are preserved lines, a pin on a line with children has none either, except for an explicit one at the end.
+  If there are preserved lines, a pin on any other line than such an end has none either, except for an explicit one at
+  the end of the file.
+* The system lines and attachments after the last user or assistant line are sent with it (see `loose_lines`).
 * Clients up to 2.1.87 took the leaf with the newest timestamp and ignored pins (`ReadOptions.as_of`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
 from sessiontree.dialects.claude.boundaries import (
     LoadedLines,
+    Preserved,
     find_leaf_before,
     find_loaded_lines,
     find_preserved,
@@ -30,6 +33,7 @@ from sessiontree.dialects.claude.boundaries import (
     has_summary,
 )
 from sessiontree.dialects.claude.chain import Chain, walk
+from sessiontree.dialects.claude.loose_lines import find_trailing_lines, is_turn
 from sessiontree.dialects.claude.parallel_calls import insert_parallel_lines
 from sessiontree.dialects.claude.records import object_in, string_in
 from sessiontree.dialects.claude.reparent import client_bridge, find_reparentings, recovery_bridge
@@ -57,8 +61,7 @@ def find_path(chain: Chain, leaf: int | None, read_options: ReadOptions) -> Path
     nodes = walk(chain, leaf, loaded.links, client_bridge(chain, loaded))
     # Preserved lines may include an older boundary: the context begins at the last one on the path.
     start = max((at for at, node in enumerate(nodes) if chain.types[node] == "compaction"), default=0)
-    nodes = nodes[start:]
-    return _with_parallel_lines(chain, nodes, loaded, loaded.preserved, read_options)
+    return _with_parallel_lines(chain, nodes[start:], leaf, loaded, loaded.preserved, read_options)
 
 
 def is_reached(chain: Chain, loaded: LoadedLines, leaf: int) -> bool:
@@ -77,26 +80,40 @@ def find_earlier_path(chain: Chain, leaf: int | None, read_options: ReadOptions)
     if leaf is None:
         return Path([])
     nodes, preserved = _walk_to_boundary(chain, leaf, read_options)
-    eligible = LoadedLines(nodes[0], preserved) if preserved else None
-    return _with_parallel_lines(chain, nodes, eligible, preserved, read_options)
+    eligible = LoadedLines(nodes[0], preserved.nodes, preserved.links) if preserved.nodes else LoadedLines()
+    return _with_parallel_lines(chain, nodes, leaf, eligible, preserved.nodes, read_options)
 
 
 def _with_parallel_lines(
     chain: Chain,
     nodes: list[int],
-    eligible: LoadedLines | None,
+    leaf: int,
+    eligible: LoadedLines,
     preserved: frozenset[int],
     read_options: ReadOptions,
 ) -> Path:
+    trailing: list[int] = []
+    if leaf == find_client_leaf(chain):
+        nodes, trailing = _split_trailing_lines(chain, nodes, eligible)
     nodes = insert_parallel_lines(chain, nodes, eligible, read_options.recovered)
+    if trailing:
+        nodes += [node for node in trailing if node not in nodes]
     if read_options.snips:
         removed = chain.once(_snipped_ids)
         nodes = [node for node in nodes if chain.tree.ids[node] not in removed]
     return Path(nodes, preserved)
 
 
-def _walk_to_boundary(chain: Chain, leaf: int, read_options: ReadOptions) -> tuple[list[int], frozenset[int]]:
-    """Return a path without parallel lines, and the lines that its boundary preserved."""
+def _split_trailing_lines(chain: Chain, nodes: list[int], loaded: LoadedLines) -> tuple[list[int], list[int]]:
+    """Return a path up to its last user or assistant line, and the lines that the client sends after it."""
+    end = next((at for at in range(len(nodes), 0, -1) if is_turn(chain, nodes[at - 1])), 0)
+    trailing = find_trailing_lines(chain, nodes[end - 1], loaded) if end else []
+    # Where a missing parent was bridged, the lines at the end do not follow that line.
+    return (nodes[:end], trailing) if set(nodes[end:]) <= set(trailing) else (nodes, [])
+
+
+def _walk_to_boundary(chain: Chain, leaf: int, read_options: ReadOptions) -> tuple[list[int], Preserved]:
+    """Return a path without parallel lines, and what its boundary preserved."""
     links: dict[int, int | None] = {}
     bridge = client_bridge(chain, LoadedLines())
     if read_options.recovered:
@@ -115,13 +132,13 @@ def _walk_to_boundary(chain: Chain, leaf: int, read_options: ReadOptions) -> tup
             if boundary not in spliced:
                 continue
             if not read_options.recovered or has_summary(chain, spliced, boundary):
-                return spliced[spliced.index(boundary) :], preserved.nodes
+                return spliced[spliced.index(boundary) :], preserved
             # The summary was lost, so the history before the boundary is better than nothing.
             links[boundary] = find_leaf_before(chain, boundary)
         nodes = walk(chain, leaf, links, bridge)
         last = chain.position(boundary)
         pending = [other for other in _find_candidates(chain, leaf, nodes) if chain.position(other) < last]
-    return nodes, frozenset()
+    return nodes, Preserved({})
 
 
 def _find_candidates(chain: Chain, leaf: int, nodes: Sequence[int]) -> list[int]:
@@ -173,8 +190,8 @@ def find_leaf(chain: Chain, read_options: ReadOptions) -> int | None:
     candidate = _find_candidate(chain, loaded, last)
     if pinned is None or pinned == candidate:
         return candidate
-    if loaded.preserved and pinned in _loaded_parents(chain, loaded) and not (is_explicit and pin > last):
-        return candidate  # next to preserved lines, such a pin counts only on a line without children
+    if loaded.preserved and not (is_explicit and pin > last) and pinned not in _find_loaded_ends(chain, loaded):
+        return candidate
     if (last > pin or not is_explicit) and _is_on_pinned_branch(chain, loaded, candidate, pinned):
         return candidate
     return pinned
@@ -187,6 +204,16 @@ def find_client_leaf(chain: Chain) -> int | None:
 
 def _find_client_leaf(chain: Chain) -> int | None:
     return find_leaf(chain, AS_CLIENT)
+
+
+def has_lines_beside_leaf(chain: Chain) -> bool:
+    """Whether the client sends lines with the current one that are neither it nor above it."""
+    leaf, loaded = find_client_leaf(chain), find_loaded_lines(chain)
+    turn = None if leaf is None else _find_turn(chain, loaded, leaf)
+    if leaf is None or turn is None:
+        return False
+    path = walk(chain, leaf, loaded.links, lambda *_: None)
+    return not set(find_trailing_lines(chain, turn, loaded)).issubset(path)
 
 
 def is_pinned_elsewhere(chain: Chain, id: str | None) -> bool:
@@ -218,25 +245,30 @@ def _find_last_line(chain: Chain, loaded: LoadedLines) -> int | None:
 
 
 def has_turn(chain: Chain, loaded: LoadedLines, node: int) -> bool:
-    """Whether a line, or a line above it, is a user or assistant line: the client ignores a pin on any other.
+    """Whether a line, or a line above it, is a user or assistant line: the client ignores a pin on any other."""
+    return _find_turn(chain, loaded, node) is not None
 
-    Missing parents are not bridged for this.
-    """
+
+def _find_turn(chain: Chain, loaded: LoadedLines, node: int) -> int | None:
+    """Return the nearest user or assistant line at or above a line. Missing parents are not bridged for this."""
     seen: set[int] = set()
     at: int | None = node
     while at is not None and at not in seen:
         if chain.facts(at).is_turn:
-            return True
+            return at
         seen.add(at)
         at = loaded.links[at] if at in loaded.links else chain.recorded_parent(at)
-    return False
+    return None
 
 
 def _find_candidate(chain: Chain, loaded: LoadedLines, last: int) -> int:
     """Return the leaf before pins are considered, given the last line of the file."""
     if loaded.preserved:
-        leaves = _find_loaded_leaves(chain, loaded)
-        return leaves[0] if len(leaves) == 1 else last
+        ends = _find_loaded_ends(chain, loaded)
+        if len(ends) != 1 or _find_turn(chain, loaded, last) in ends:
+            return last
+        (end,) = ends
+        return [end, *find_trailing_lines(chain, end, loaded)][-1]
     if "last-prompt" in chain.types:  # even one that has no effect
         return last
     depths, pending = {last: 0}, [last]
@@ -250,26 +282,34 @@ def _find_candidate(chain: Chain, loaded: LoadedLines, last: int) -> int:
     return max(candidates, key=lambda node: (_time_of(chain, node), depths[node], node))
 
 
-def _find_loaded_leaves(chain: Chain, loaded: LoadedLines) -> list[int]:
-    """Return the loaded lines without children; two are enough, because only a single one counts."""
-    inner = _loaded_parents(chain, loaded)
-    nodes = [*sorted(loaded.preserved), *range(loaded.start, len(chain))]
-    leaves = (node for node in reversed(nodes) if node in loaded and node not in inner and chain.can_be_leaf(node))
-    return list(islice(leaves, 2))
+def _find_loaded_ends(chain: Chain, loaded: LoadedLines) -> set[int]:
+    """Return the user and assistant lines that the loaded branches end with."""
+    parents = _loaded_parents(chain, loaded)
+    ends = _find_ends(chain, loaded, parents)
+    if len(ends) == 1 and not any(map(chain.can_be_leaf, ends)):
+        # Lines of sub-agents count as ends, too. The client refuses a file that has no other end.
+        ends = _find_ends(chain, loaded, {node: parents[node] for node in parents if chain.can_be_leaf(node)})
+    return ends
 
 
-def _loaded_parents(chain: Chain, loaded: LoadedLines) -> set[int]:
-    """Return the loaded lines that have children. Progress lines count as their nearest ancestor of another type."""
+def _find_ends(chain: Chain, loaded: LoadedLines, parents: Mapping[int, int | None]) -> set[int]:
+    inner = set(parents.values())
+    turns = (_find_turn(chain, loaded, node) for node in parents if node not in inner)
+    ends = {turn for turn in turns if turn is not None}
+    return ends - {parent for node, parent in parents.items() if parent in ends and chain.facts(node).is_turn}
+
+
+def _loaded_parents(chain: Chain, loaded: LoadedLines) -> dict[int, int | None]:
+    """Return the parents of the loaded lines. Progress lines count as their nearest ancestor of another type."""
     links, types = loaded.links, chain.types
-    found: set[int] = set()
+    found: dict[int, int | None] = {}
     for node in [*loaded.preserved, *range(loaded.start, len(chain))]:
-        if types[node] == "progress":
+        if not chain.is_link(node) or node not in loaded:
             continue
         parent = links[node] if node in links else chain.recorded_parent(node)
         while parent is not None and types[parent] == "progress":
             parent = links.get(parent, chain.parents[parent])
-        if parent is not None:
-            found.add(parent)
+        found[node] = parent
     return found
 
 
