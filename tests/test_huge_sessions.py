@@ -279,6 +279,35 @@ def test_a_transcript_of_many_compactions_takes_linear_time(preserving: bool, tm
     assert grows_linearly(work, 200)
 
 
+def noted_transcript(path: Path, count: int, shape: str) -> Path:
+    """A transcript of Claude Code with many system lines after a response, most of them off the path."""
+    transcript = Transcript(1)
+    answer = parent = transcript.add_response(transcript.add_prompt(None))
+    for _ in range(count):
+        if shape == "between progress lines":
+            parent = transcript.add("progress", parent)
+        note = transcript.add("system", parent, subtype="informational", content="a note", level="info")
+        parent = answer if shape == "side by side" else parent if shape == "between progress lines" else note
+    if shape != "at the end":
+        transcript.add_prompt(transcript.add_response(answer))
+    return transcript.save(path)
+
+
+@pytest.mark.parametrize("shape", ["in a row", "side by side", "between progress lines", "at the end"])
+def test_a_transcript_with_many_system_lines_beside_its_path_takes_linear_time(shape: str, tmp_path: Path) -> None:
+    def work(size: int) -> Callable[[], object]:
+        path = noted_transcript(tmp_path / f"{size}.jsonl", size, shape)
+
+        def run() -> None:
+            session = sessiontree.open(path, dialect="claude")
+            assert len(session.context().messages) > 2
+            branch_list.list_branches(session)
+
+        return run
+
+    assert grows_linearly(work, 500)
+
+
 @pytest.mark.parametrize("dialect", BRANCHED)
 def test_listing_branches_takes_linear_time(dialect: str, tmp_path: Path) -> None:
     def work(size: int) -> Callable[[], object]:

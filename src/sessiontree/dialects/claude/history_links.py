@@ -137,10 +137,11 @@ def _find_groups(
         if not any(chain.summary(node).calls for node in first):
             beside = []
         group = [*first, *sorted([*others, *beside])]
-        is_left_inside = any(node in compacted for node in group if node != max(group))
+        last = max(group)
+        is_left_inside = any(node in compacted for node in group if node != last)
         if beside or is_left_inside or not _is_plain_chain(chain, group, parents, children):
             # Lines of the client between those of a response are only on some paths, or separate its shards.
-            is_mixed = any(followed.get(node, len(parents)) < max(group) for node in group)
+            is_mixed = any(followed.get(node, len(parents)) < last for node in group)
             if is_mixed or min(beside, default=len(parents)) < max(first):
                 return None
             if not _can_be_linked(chain, group, len(first), parents):

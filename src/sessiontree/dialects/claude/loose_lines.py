@@ -26,23 +26,26 @@ Links: TypeAlias = Mapping[int, int | None]
 
 def find_trailing_lines(chain: Chain, turn: int, loaded: LoadedLines) -> list[int]:
     """Return the system lines and attachments after a user or assistant line, in the client's order."""
+    linked: dict[int | None, list[int]] = {}
+    for child, parent in loaded.links.items():
+        linked.setdefault(parent, []).append(child)
     found: dict[int, None] = {}
     pending = [turn]
     while pending:
         node = pending.pop()
         if node != turn:
             found[node] = None
+        below = [*_iter_children(chain, node, loaded.links), *filter(chain.is_link, linked.get(node, ()))]
         children = [
             child
-            for child in dict.fromkeys(_iter_children(chain, node, loaded))
+            for child in dict.fromkeys(below)
             if child in loaded and child not in found and child != turn and not chain.facts(child).is_turn
         ]
         pending += sorted(chain.in_order(children), key=lambda child: chain.facts(child).time or 0)[::-1]
     return list(found)
 
 
-def _iter_children(chain: Chain, node: int, loaded: LoadedLines) -> Iterator[int]:
-    links = loaded.links
+def _iter_children(chain: Chain, node: int, links: Links) -> Iterator[int]:
     pending = [node]
     while pending:
         parent = pending.pop()
@@ -53,7 +56,6 @@ def _iter_children(chain: Chain, node: int, loaded: LoadedLines) -> Iterator[int
                 pending.append(child)
             elif can_be_loose(chain, child):
                 yield child
-    yield from (child for child, parent in links.items() if parent == node and chain.is_link(child))
 
 
 def find_loose_lines(
@@ -69,46 +71,89 @@ def find_loose_lines(
         return {}
     chain.load_facts(beside)
     candidates = {node for node in beside if not chain.facts(node).is_sidechain}
+    rows = _Rows(chain, links, candidates)
     loose = set(candidates)
     for node in nodes:
-        if parent_of(chain, node, links) in candidates and node not in candidates and chain.is_link(node):
-            above = _lines_above(chain, node, links, candidates)
-            if not within_responses or not _is_same_response(chain, node, above[-1], links):
-                loose.difference_update(above)
+        if node in candidates or rows.parent(node) not in candidates or not chain.is_link(node):
+            continue
+        if not within_responses or not rows.is_same_response(node, rows.line_above(node)):
+            # The rest of a row above a line that is not loose was removed with that line.
+            at = rows.parent(node)
+            while at is not None and at in loose:
+                loose.discard(at)
+                at = rows.parent(at)
     found: dict[int, list[int]] = {}
+    loose_rows = _Rows(chain, links, loose)
     for node in sorted(loose):
-        before = _lines_above(chain, node, links, loose)[-1]
+        before = loose_rows.line_above(node)
         if before is not None:
             found.setdefault(before, []).append(node)
     return found
 
 
-def _lines_above(chain: Chain, node: int, links: Links, lines: Container[int | None]) -> list[int | None]:
-    """Return the lines above a line as long as they are some of these, and the first other one."""
-    found: dict[int | None, None] = {}
-    parent = parent_of(chain, node, links)
-    while parent is not None and parent in lines and parent not in found:
-        found[parent] = None
-        parent = parent_of(chain, parent, links)
-    return [*found, parent]
+class _Rows:
+    """Lines that follow each other, and the line above each row of them.
 
+    A transcript can have thousands of them in a row, so what was found for a line is used by all lines below it.
+    """
 
-def _is_same_response(chain: Chain, node: int, other: int | None, links: Links) -> bool:
-    response = "" if chain.facts(node).is_sidechain else _response_of(chain, node, links)
-    return bool(response) and response == _response_of(chain, other, links)
+    def __init__(self, chain: Chain, links: Links, lines: Container[int]) -> None:
+        self._chain = chain
+        self._links = links
+        self._lines = lines
+        self._above: dict[int, int | None] = {}
+        self._above_progress: dict[int, int | None] = {}
+        self._responses: dict[int, str] = {}
 
+    def parent(self, node: int) -> int | None:
+        """Return the nearest line above a line that is not progress."""
+        links, parents, types = self._links, self._chain.parents, self._chain.types
+        progress: list[int] = []
+        at = links.get(node, parents[node])
+        while at is not None and types[at] == "progress":
+            if at in self._above_progress:
+                at = self._above_progress[at]
+                break
+            progress.append(at)
+            at = links.get(at, parents[at])
+        self._above_progress.update(dict.fromkeys(progress, at))
+        return at
 
-def _response_of(chain: Chain, node: int | None, links: Links) -> str:
-    """Return the id of the response that a shard or a result belongs to; empty for a prompt."""
-    seen: set[int] = set()
-    while node is not None and node not in seen:
-        seen.add(node)
-        if is_turn(chain, node):
-            summary = chain.summary(node)
-            if summary.is_assistant or not summary.results:
-                return summary.response
-        node = parent_of(chain, node, links)
-    return ""
+    def line_above(self, node: int) -> int | None:
+        """Return the nearest line above a line that is not one of the lines."""
+        row: dict[int, None] = {}
+        at = self.parent(node)
+        while at is not None and at in self._lines and at not in row:
+            if at in self._above:
+                at = self._above[at]
+                break
+            row[at] = None
+            at = self.parent(at)
+        self._above.update(dict.fromkeys(row, at))
+        return at
+
+    def is_same_response(self, node: int, other: int | None) -> bool:
+        """Whether two lines are shards or results of one response."""
+        response = "" if self._chain.facts(node).is_sidechain else self._response_of(node)
+        return bool(response) and response == self._response_of(other)
+
+    def _response_of(self, node: int | None) -> str:
+        """Return the id of the response that a shard or a result belongs to; empty for a prompt."""
+        walked: dict[int, None] = {}
+        response = ""
+        while node is not None and node not in walked:
+            if node in self._responses:
+                response = self._responses[node]
+                break
+            walked[node] = None
+            if is_turn(self._chain, node):
+                summary = self._chain.summary(node)
+                if summary.is_assistant or not summary.results:
+                    response = summary.response
+                    break
+            node = self.parent(node)
+        self._responses.update(dict.fromkeys(walked, response))
+        return response
 
 
 def can_be_loose(chain: Chain, node: int) -> bool:

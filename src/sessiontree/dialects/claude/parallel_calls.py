@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
@@ -277,11 +278,11 @@ class _ParallelLines:
         members = [response.first, *response.shards, *response.results, *response.on_path]
         loose = [line for node in dict.fromkeys(members) for line in self._loose.get(node, ())]
         off_path = [node for node in (*response.shards, *results) if node not in on_path]
-        inserted = chain.in_order([*off_path, *(loose if response.has_calls else ())])
+        inserted = deque(chain.in_order([*off_path, *(loose if response.has_calls else ())]))
         merged = [response.first]
         for node in response.on_path[1:]:
             while inserted and chain.position(inserted[0]) < chain.position(node):
-                merged.append(inserted.pop(0))
+                merged.append(inserted.popleft())
             merged.append(node)
         return self._with_shards_first([*merged, *inserted], {response.first, *response.shards})
 
@@ -303,18 +304,20 @@ class _ParallelLines:
     def _with_shards_first(self, nodes: Sequence[int], shards: set[int]) -> list[int]:
         """Move shards to those before them, past everything but the output of a local command before the results."""
         found: list[int] = []
-        end = 0
-        """Where the next shard goes."""
+        passed: list[int] = []
+        """The lines after `found` that the next shard is moved past."""
+        has_command = has_results = False
         for node in nodes:
-            if node not in shards:
+            if node in shards:
+                if has_command and not has_results:
+                    found += passed
+                    passed, has_command = [], False
                 found.append(node)
                 continue
-            between = found[end:]
-            if any(map(self._is_command, between)) and not any(self._chain.summary(other).results for other in between):
-                end = len(found)
-            found.insert(end, node)
-            end += 1
-        return found
+            passed.append(node)
+            has_command = has_command or self._is_command(node)
+            has_results = has_results or bool(self._chain.summary(node).results)
+        return found + passed
 
     def _is_command(self, node: int) -> bool:
         return self._chain.types[node] == "message" and self._chain.facts(node).is_system

@@ -97,7 +97,7 @@ def _with_parallel_lines(
         nodes, trailing = _split_trailing_lines(chain, nodes, eligible)
     nodes = insert_parallel_lines(chain, nodes, eligible, read_options.recovered)
     if trailing:
-        nodes += [node for node in trailing if node not in nodes]
+        nodes = list(dict.fromkeys([*nodes, *trailing]))
     if read_options.snips:
         removed = chain.once(_snipped_ids)
         nodes = [node for node in nodes if chain.tree.ids[node] not in removed]
