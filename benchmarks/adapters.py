@@ -31,6 +31,7 @@ PEERS = {"TreeSession": "SQLiteSession", "BranchingTreeSession": "AdvancedSQLite
 _SAMPLES = 200
 _MAX_BRANCHES_MS = 10_000
 _ROUNDS = 10
+_READ_ROUNDS = 40
 _TEXT = "The quick brown fox jumps over the lazy dog. " * 12
 
 
@@ -68,9 +69,9 @@ async def append_in_turns(sessions: dict[str, Any], count: int) -> dict[str, flo
 
 
 async def latest_in_turns(sessions: dict[str, Any]) -> dict[str, float]:
-    """Milliseconds of CPU time to read the latest items: the best of ten rounds in which the sessions take turns."""
+    """Milliseconds of CPU time to read the latest items: the best of forty rounds in which the sessions take turns."""
     best = dict.fromkeys(sessions, float("inf"))
-    for _ in range(_ROUNDS):
+    for _ in range(_READ_ROUNDS):
         for name, session in sessions.items():
             start = time.process_time()
             for _ in range(20):
