@@ -179,7 +179,7 @@ class _Conversations:
             if source is None:
                 return named.new()
             with source.reading() as origin:
-                if origin is None or forked not in origin:
+                if origin is None or forked is None or forked not in origin:
                     raise conflict
                 return origin.fork(forked, id=named.id)
 
