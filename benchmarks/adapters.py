@@ -16,7 +16,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,12 @@ from sessiontree.session.entry_input import Durability
 LATEST = 50
 MAX_LATEST_MS = 2.0
 MAX_GROWTH = 1.5
+PEERS = {"TreeSession": "SQLiteSession", "BranchingTreeSession": "AdvancedSQLiteSession"}
+"""Our sessions, each with the one of the SDK that it is compared with."""
 _SAMPLES = 200
+_MAX_BRANCHES_MS = 10_000
 _ROUNDS = 10
+_READ_ROUNDS = 40
 _TEXT = "The quick brown fox jumps over the lazy dog. " * 12
 
 
@@ -44,12 +48,6 @@ def item(number: int) -> dict[str, Any]:
         case _:
             part = {"type": "output_text", "text": f"{number}: {_TEXT}", "annotations": []}
             return {"type": "message", "id": f"msg_{number}", "role": "assistant", "content": [part]}
-
-
-async def cpu_ms(call: Callable[[], Awaitable[object]]) -> float:
-    start = time.process_time()
-    await call()
-    return (time.process_time() - start) * 1000
 
 
 async def fill(session: Any, count: int, known: int = 0) -> None:
@@ -71,9 +69,9 @@ async def append_in_turns(sessions: dict[str, Any], count: int) -> dict[str, flo
 
 
 async def latest_in_turns(sessions: dict[str, Any]) -> dict[str, float]:
-    """Milliseconds of CPU time to read the latest items: the best of ten rounds in which the sessions take turns."""
+    """Milliseconds of CPU time to read the latest items: the best of forty rounds in which the sessions take turns."""
     best = dict.fromkeys(sessions, float("inf"))
-    for _ in range(_ROUNDS):
+    for _ in range(_READ_ROUNDS):
         for name, session in sessions.items():
             start = time.process_time()
             for _ in range(20):
@@ -82,16 +80,73 @@ async def latest_in_turns(sessions: dict[str, Any]) -> dict[str, float]:
     return best
 
 
-async def median_append(session: Any) -> float:
-    return statistics.median([await cpu_ms(lambda: session.add_items([item(0)])) for _ in range(_SAMPLES)])
+class Timed:
+    """A session of one length, and the CPU times of its calls in milliseconds."""
+
+    def __init__(self, session: Any, entries: int) -> None:
+        self.session = session
+        self._turn = (entries + 3) // 4
+        self.times: dict[str, list[float]] = {"append": [], "branch": []}
+
+    async def append(self) -> None:
+        start = time.process_time()
+        await self.session.add_items([item(0)])
+        self._add("append", start)
+
+    async def branch(self) -> None:
+        """Start a branch before the last turn; going back to the first branch does not count."""
+        start = time.process_time()
+        await self.session.create_branch_from_turn(self._turn)
+        self._add("branch", start)
+        await self.session.switch_to_branch("main")
+
+    def _add(self, what: str, start: float) -> None:
+        self.times[what].append((time.process_time() - start) * 1000)
+
+    @property
+    def calls(self) -> Sequence[str]:
+        return ("append", "branch") if hasattr(self.session, "create_branch_from_turn") else ("append",)
+
+    @property
+    def is_too_slow(self) -> bool:
+        """Whether more branches would take minutes."""
+        return sum(self.times["branch"]) > _MAX_BRANCHES_MS
+
+    def median(self, what: str) -> float:
+        return statistics.median(self.times[what])
 
 
-async def median_branch(session: Any, turn: int) -> float:
-    times = []
+async def fill_all(sessions: dict[str, Any], entries: int) -> dict[str, Timed]:
+    for session in sessions.values():
+        await fill(session, entries)
+    return {name: Timed(session, entries) for name, session in sessions.items()}
+
+
+async def time_in_turns(sessions: Sequence[Timed]) -> None:
+    """Append to all sessions in turns and branch them in turns: a slow moment of the machine affects all of them."""
+    for _ in range(_SAMPLES):
+        for timed in sessions:
+            await timed.append()
     for _ in range(_SAMPLES // 4):
-        times.append(await cpu_ms(lambda: session.create_branch_from_turn(turn)))
-        await session.switch_to_branch("main")
-    return statistics.median(times)
+        for timed in sessions:
+            if "branch" in timed.calls and not timed.is_too_slow:
+                await timed.branch()
+
+
+async def growth(short: dict[str, Timed], long: dict[str, Timed], entries: int) -> list[str]:
+    """Compare calls on short sessions and on long ones; returns the bounds that do not hold."""
+    await time_in_turns([*short.values(), *long.values()])
+    failures: list[str] = []
+    print(f"{'':24}{'call':>8}{'at 10':>12}{f'at {entries:,}':>16}{'growth':>10}")
+    for name, timed in short.items():
+        for what in timed.calls:
+            first, last = timed.median(what), long[name].median(what)
+            print(f"{name:24}{what:>8}{first:9.3f} ms{last:13.3f} ms{last / first:9.2f}x")
+            if name in PEERS and last > MAX_GROWTH * first:
+                failures.append(f"{name}: {what} grows {last / first:.2f}x")
+            if name in PEERS and last >= long[PEERS[name]].median(what):
+                failures.append(f"{name} is not faster than {PEERS[name]}: {what} at {entries:,}")
+    return failures
 
 
 async def measure(folder: Path, appends: int, entries: int) -> list[str]:
@@ -122,28 +177,18 @@ async def measure(folder: Path, appends: int, entries: int) -> list[str]:
     failures = [
         f"{ours} is not faster than {theirs}: {what}"
         for what, found in (("append", appended), ("append, each synced", synced), ("latest", latest))
-        for ours, theirs in (("TreeSession", "SQLiteSession"), ("BranchingTreeSession", "AdvancedSQLiteSession"))
+        for ours, theirs in PEERS.items()
         if found[ours] >= found[theirs]
     ]
-    for name in ("TreeSession", "BranchingTreeSession"):
+    for name in PEERS:
         failures += [f"{name}: the latest take {latest[name]:.2f} ms"] if latest[name] > MAX_LATEST_MS else []
 
-    for cls in (TreeSession, BranchingTreeSession):
-        session = cls("growing", folder / cls.__name__)
-        await fill(session, 10)
-        figures = {"append": [await median_append(session)]}
-        if isinstance(session, BranchingTreeSession):
-            figures["branch"] = [await median_branch(session, 2)]
-        await fill(session, entries, 10)
-        figures["append"].append(await median_append(session))
-        if isinstance(session, BranchingTreeSession):
-            figures["branch"].append(await median_branch(session, entries // 4))
-        for what, (first, last) in figures.items():
-            print(
-                f"{cls.__name__}: {what} at 10 items {first:.3f} ms, at {entries:,} {last:.3f} ms ({last / first:.2f}x)"
-            )
-            if last > MAX_GROWTH * first:
-                failures.append(f"{cls.__name__}: {what} grows {last / first:.2f}x")
+    durabilities: tuple[Durability, ...] = ("append", "system")
+    for durability in durabilities:
+        print(f"\nOurs {'with each append synced' if durability == 'append' else 'without syncs'}:")
+        short = await fill_all(make(f"short-{durability}", durability), 10)
+        long = await fill_all(make(f"long-{durability}", durability), entries)
+        failures += await growth(short, long, entries)
     return failures
 
 

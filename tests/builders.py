@@ -11,9 +11,11 @@ from hypothesis import HealthCheck, settings
 
 from sessiontree.core.context import Path
 from sessiontree.core.entries import Entry, Problem, type_of
-from sessiontree.session.open import open_store
 from sessiontree.session.session import Session
-from sessiontree.stores.memory import MemoryStore
+from sessiontree.stores.contract import SessionStore
+from tests.stores import NOWHERE, new_store, open_stored
+
+__all__ = ["NOWHERE"]
 
 TIME = "2026-02-16T10:00:01.000Z"
 HEADER: dict[str, Any] = {
@@ -23,8 +25,6 @@ HEADER: dict[str, Any] = {
     "timestamp": "2026-02-16T10:00:00.000Z",
     "cwd": "/tmp",
 }
-NOWHERE = "/nonexistent/sessiontree-home"
-
 
 THOROUGH = bool(os.environ.get("SESSIONTREE_THOROUGH"))
 """Whether this is `make test-all`: properties try all of their examples, kill loops all of their kills."""
@@ -62,13 +62,12 @@ def chain(count: int, text: str = "hello", first: int = 0) -> list[bytes]:
     return [message_line(f"m{at}", f"m{at - 1}" if at else None, text) for at in range(first, first + count)]
 
 
-def opened(data: bytes | MemoryStore, dialect: str | None = None) -> Session:
+def opened(data: bytes | SessionStore, dialect: str | None = None) -> Session:
     """The session in some bytes, far from anyone's home folder."""
-    store = data if isinstance(data, MemoryStore) else MemoryStore(data)
-    return open_store(store, root=NOWHERE, dialect=dialect)
+    return open_stored(new_store(data) if isinstance(data, bytes) else data, dialect)
 
 
-def grow(store: MemoryStore, data: bytes) -> None:
+def grow(store: SessionStore, data: bytes) -> None:
     """Append as another writer does."""
     assert store.append(data, expected_size=store.size()) is not None
 

@@ -18,8 +18,10 @@ from sessiontree.core.lines import BLOCK_SIZE
 from sessiontree.core.messages import CustomText, message_text
 from sessiontree.errors import NotASessionError, ReadOnlyError, ReplacedError
 from sessiontree.session.session import Session
-from sessiontree.stores.memory import MemoryStore
 from tests.builders import HEADER, TIME, chain, entry, examples, grow, header, json_line, message_line, opened, places
+from tests.stores import new_store
+
+pytestmark = pytest.mark.usefixtures("store_kind")
 
 BOM = b"\xef\xbb\xbf"
 FIRST, SECOND, THIRD = chain(3)
@@ -256,7 +258,7 @@ def test_a_session_without_header_is_read_but_not_written() -> None:
 @pytest.mark.parametrize("data", [b"", header()[:40], FIRST])
 def test_nothing_is_written_to_a_session_without_header(data: bytes) -> None:
     """A client that requires a header would never open the file again."""
-    store = MemoryStore(data)
+    store = new_store(data)
     session = opened(store)
     with pytest.raises(ReadOnlyError, match="header"):
         session.append("user", "more")
@@ -606,7 +608,7 @@ def test_entries_do_not_depend_on_where_the_blocks_end(lines: list[bytes], paddi
 def test_a_file_read_while_it_grows_equals_the_file_read_at_once(lines: list[bytes], cuts: list[int]) -> None:
     data = header() + FIRST + SECOND + b"".join(lines)
     ends = [*sorted({max(len(header()), min(cut, len(data))) for cut in cuts}), len(data)]
-    store = MemoryStore(data[: ends[0]])
+    store = new_store(data[: ends[0]])
     session = opened(store)
     for start, end in itertools.pairwise(ends):
         grow(store, data[start:end])
@@ -647,7 +649,7 @@ def record_entries(session: Session) -> list[Entry]:
 
 
 def test_refresh_returns_entries_of_another_writer() -> None:
-    store = MemoryStore(header() + FIRST)
+    store = new_store(header() + FIRST)
     session = opened(store)
     entries = record_entries(session)
     assert session.refresh() == []
@@ -661,7 +663,7 @@ def test_refresh_returns_entries_of_another_writer() -> None:
 
 
 def test_refresh_does_not_move_our_current_entry() -> None:
-    store = MemoryStore(header() + FIRST)
+    store = new_store(header() + FIRST)
     session = opened(store)
     grow(store, SECOND)
     session.refresh()
@@ -669,7 +671,7 @@ def test_refresh_does_not_move_our_current_entry() -> None:
 
 
 def test_refresh_continues_counting_lines_and_bytes() -> None:
-    store = MemoryStore(header() + FIRST)
+    store = new_store(header() + FIRST)
     session = opened(store)
     grow(store, SECOND + b"junk\n")
     session.refresh()
@@ -678,7 +680,7 @@ def test_refresh_continues_counting_lines_and_bytes() -> None:
 
 
 def test_a_torn_tail_that_is_completed_later_is_read() -> None:
-    store = MemoryStore(header() + FIRST + SECOND[:50])
+    store = new_store(header() + FIRST + SECOND[:50])
     session = opened(store)
     assert [problem.kind for problem in session.problems] == ["torn-tail"]
     grow(store, SECOND[50:] + THIRD)
@@ -690,7 +692,7 @@ def test_a_torn_tail_that_is_completed_later_is_read() -> None:
 
 
 def test_of_a_completed_tail_only_the_new_entries_are_reported() -> None:
-    store = MemoryStore(header() + FIRST + SECOND[:50])
+    store = new_store(header() + FIRST + SECOND[:50])
     session = opened(store)
     entries = record_entries(session)
     grow(store, SECOND[50:] + THIRD)
@@ -699,7 +701,7 @@ def test_of_a_completed_tail_only_the_new_entries_are_reported() -> None:
 
 
 def test_a_missing_newline_that_comes_later_is_no_longer_a_problem() -> None:
-    store = MemoryStore(header() + FIRST + SECOND[:-1])
+    store = new_store(header() + FIRST + SECOND[:-1])
     session = opened(store)
     entries = record_entries(session)
     assert [problem.kind for problem in session.problems] == ["no-final-newline"]
@@ -710,7 +712,7 @@ def test_a_missing_newline_that_comes_later_is_no_longer_a_problem() -> None:
 
 
 def test_a_torn_tail_that_another_writer_terminates_stays_a_fragment() -> None:
-    store = MemoryStore(header() + FIRST + SECOND[:50])
+    store = new_store(header() + FIRST + SECOND[:50])
     session = opened(store)
     grow(store, b"\n" + message_line("n", "m0"))
     assert session.refresh() == ["n"]
@@ -719,7 +721,7 @@ def test_a_torn_tail_that_another_writer_terminates_stays_a_fragment() -> None:
 
 
 def test_our_own_write_after_a_torn_tail_is_not_reported_as_foreign() -> None:
-    store = MemoryStore(header() + FIRST + SECOND[:50])
+    store = new_store(header() + FIRST + SECOND[:50])
     session = opened(store)
     entries = record_entries(session)
     mine = session.append("user", "mine")
@@ -729,7 +731,7 @@ def test_our_own_write_after_a_torn_tail_is_not_reported_as_foreign() -> None:
 
 
 def test_entries_of_others_before_our_own_write_are_reported_by_the_next_refresh() -> None:
-    store = MemoryStore(header() + FIRST)
+    store = new_store(header() + FIRST)
     session = opened(store)
     grow(store, SECOND)
     session.append("user", "mine")

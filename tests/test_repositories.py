@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -220,3 +221,16 @@ def test_a_home_folder_lists_its_sessions(tmp_path: Path) -> None:
         assert (stat.ref, stat.id, stat.size) == (session.ref, session.id, os.path.getsize(session.location))
     repository.delete(session.ref)
     assert list(repository.iter_stats()) == []
+
+
+def test_creating_a_session_in_memory_takes_little_more_than_its_bytes() -> None:
+    store = MemoryRepository("memory:large").new("large", timestamp="", cwd="/")
+    count = 8_000
+    tracemalloc.start()
+    try:
+        store.create(b"%999d\n" % number for number in range(count))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert store.size() == count * 1_000
+    assert peak < 1.5 * store.size()

@@ -20,6 +20,8 @@ from sessiontree.core.messages import Image, message_text
 from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.errors import ExistsError, InvalidEntryError, NotFoundError, ReadOnlyError
 from sessiontree.stores.file import FileStore
+from sessiontree.stores.memory import MemoryStore
+from tests.builders import chain, grow, header, message_line, opened
 
 
 @pytest.fixture
@@ -502,3 +504,37 @@ def test_an_unused_session_is_freed_at_once(tmp_path: Path) -> None:
         assert [reference() for reference in gone] == [None, None]
     finally:
         gc.enable()
+
+
+class _CountedStore(MemoryStore):
+    """A store that counts reads: in a database, each is a round trip."""
+
+    reads = 0
+
+    def readinto(self, offset: int, buffer: memoryview) -> int:
+        self.reads += 1
+        return super().readinto(offset, buffer)
+
+
+def test_lines_that_were_just_written_are_not_read_back() -> None:
+    store = _CountedStore(header() + b"".join(chain(2)))
+    session = opened(store)
+    assert len(session) == 2
+    before = store.reads
+    entries = [CanonicalEntry("message", {"message": {"role": "user", "content": f"{at}"}}) for at in range(3)]
+    session.append_all(entries)
+    session.append_lines([message_line("x1", session.leaf), message_line("x2", "x1")])
+    assert store.reads == before
+    again = opened(store)
+    assert (session.ids, session.problems) == (again.ids, again.problems)
+    assert [session.raw(id) for id in session.ids] == [again.raw(id) for id in again.ids]
+
+
+def test_new_lines_of_others_are_read_without_looking_for_the_end_of_the_file() -> None:
+    store = _CountedStore(header() + b"".join(chain(2)))
+    session = opened(store)
+    assert len(session) == 2
+    grow(store, b"".join(chain(3, first=2)))
+    before = store.reads
+    assert session.refresh() == ["m2", "m3", "m4"]
+    assert store.reads == before + 1

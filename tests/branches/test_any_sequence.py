@@ -19,8 +19,6 @@ from sessiontree.branches.pick import pick
 from sessiontree.branches.replay import check_no_open_calls
 from sessiontree.compaction.compact import compact, undo
 from sessiontree.errors import CompactionError, UsageError
-from sessiontree.session.open import open_store
-from sessiontree.stores.contract import read_bytes
 from tests.branches.worlds import (
     DIALECTS,
     beginning,
@@ -28,11 +26,14 @@ from tests.branches.worlds import (
     check_pairs_are_whole,
     context_texts,
     findings,
-    in_memory,
+    stored,
     write_call,
 )
-from tests.builders import NOWHERE, examples
+from tests.builders import examples
 from tests.conversion.conversations import assistant, call, result, text
+from tests.stores import open_stored, stored_bytes
+
+pytestmark = pytest.mark.usefixtures("store_kind")
 
 PLACES = st.integers(0, 30)
 STEPS = st.one_of(
@@ -51,14 +52,14 @@ class Walk:
 
     def __init__(self, dialect: str) -> None:
         self.dialect = dialect
-        self.store = in_memory(beginning("/work"), dialect)
+        self.store = stored(beginning("/work"), dialect)
         self.turns = 0
 
     def opened(self) -> Session:
-        return open_store(self.store, root=NOWHERE, dialect=self.dialect)
+        return open_stored(self.store, self.dialect)
 
     def data(self) -> bytes:
-        return read_bytes(self.store, 0, self.store.size())
+        return stored_bytes(self.store)
 
     def do(self, step: tuple[Any, ...]) -> None:
         before = self.data()
@@ -175,8 +176,8 @@ FACTS = st.lists(
 def test_facts_of_both_branches_are_reachable_in_the_merged_context(
     how: str, ours: list[tuple[str, str, str]], theirs: list[tuple[str, str, str]], dialect: str
 ) -> None:
-    store = in_memory(beginning("/work"), dialect)
-    session = open_store(store, root=NOWHERE, dialect=dialect)
+    store = stored(beginning("/work"), dialect)
+    session = open_stored(store, dialect)
     fork = session.context().sources[-1]
     ends: list[str] = []
     for side, facts in enumerate((ours, theirs)):
@@ -192,7 +193,7 @@ def test_facts_of_both_branches_are_reachable_in_the_merged_context(
             branch.append(assistant(text(f"Still to do: mend {file}.")))
         ends.append(str(branch.leaf))
     done = merge(session, ends[1], into=ends[0], how=how)  # type: ignore[arg-type]
-    merged = " ".join("\n".join(context_texts(open_store(store, root=NOWHERE, dialect=dialect))).split())
+    merged = " ".join("\n".join(context_texts(open_stored(store, dialect))).split())
     for file, error, decision in (*ours, *theirs):
         assert file in merged
         assert " ".join(error.split()) in merged

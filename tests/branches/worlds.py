@@ -11,8 +11,9 @@ import sessiontree
 from sessiontree import Session
 from sessiontree.core.messages import ToolResult, message_text, tool_calls
 from sessiontree.repair import examine
-from sessiontree.stores.memory import MemoryStore
+from sessiontree.stores.contract import SessionStore
 from tests.conversion.conversations import assistant, call, result, text
+from tests.stores import new_store
 
 DIALECTS = ("claude", "neovate", "omp", "pi", "native")
 
@@ -25,11 +26,11 @@ def write_call(dialect: str, id: str, path: str, content: str) -> dict[str, Any]
     return call(id, name, {key: path, "content": content})
 
 
-def in_memory(session: Session, dialect: str) -> MemoryStore:
-    """Convert a session to a dialect, in memory, where writes are fast."""
+def stored(session: Session, dialect: str) -> SessionStore:
+    """Convert a session to a dialect, in a new store."""
     made = sessiontree.convert(session, dialect, branch="all")
     name = "0a1b2c3d.jsonl" if dialect == "neovate" else f"{made.meta.id}.jsonl"
-    return MemoryStore(b"".join(made.lines), f"/{name}")
+    return new_store(b"".join(made.lines), name)
 
 
 def beginning(cwd: str) -> Session:

@@ -15,8 +15,10 @@ from sessiontree.core.messages import Assistant, Message, ToolResult, message_te
 from sessiontree.dialects.pi import PI
 from sessiontree.session.entry_input import Options
 from sessiontree.session.journal import Journal
+from sessiontree.stores.contract import SessionStore
 from sessiontree.stores.memory import MemoryRepository, MemoryStore
 from tests.conversion.conversations import assistant, call, result, text
+from tests.stores import new_store
 
 DIALECTS = ("native", "pi", "omp", "claude", "neovate")
 
@@ -28,13 +30,22 @@ def pi_session(entries: list[dict[str, Any]]) -> Session:
     return Session(Journal(MemoryStore(raw), PI, MemoryRepository), Options())
 
 
+def stored(session: Session, dialect: str) -> SessionStore:
+    """Convert the session to a dialect, in a new store."""
+    made = sessiontree.convert(session, dialect)
+    return new_store(b"".join(made.lines), _file_name(made.meta.id, dialect))
+
+
 def file_of(session: Session, dialect: str, folder: Path) -> Path:
     """Write the session to a file of a dialect."""
     made = sessiontree.convert(session, dialect)
-    name = "0a1b2c3d.jsonl" if dialect == "neovate" else f"{made.meta.id}.jsonl"
-    path = folder / name
+    path = folder / _file_name(made.meta.id, dialect)
     path.write_bytes(b"".join(made.lines))
     return path
+
+
+def _file_name(id: str, dialect: str) -> str:
+    return "0a1b2c3d.jsonl" if dialect == "neovate" else f"{id}.jsonl"
 
 
 def worked_session(turns: int = 3, words: int = 300) -> Session:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import sessiontree
 from sessiontree import Session
 from sessiontree.compaction import MEASURED, compact, prune, undo
 from sessiontree.compaction.context_units import build_units
@@ -20,9 +17,11 @@ from sessiontree.compaction.token_estimate import estimated_size
 from sessiontree.core.messages import tool_calls
 from sessiontree.errors import CompactionError
 from sessiontree.repair import examine
+from sessiontree.stores.contract import SessionStore
 from tests.builders import examples
-from tests.compaction.sessions import DIALECTS, file_of, sent, separated, worked_session
+from tests.compaction.sessions import DIALECTS, sent, separated, stored, worked_session
 from tests.conversion.conversations import assistant, call, result, text
+from tests.stores import FILES_AND_POSTGRESQL, open_stored, stored_bytes
 
 steps = st.one_of(
     st.tuples(st.just("ask"), st.integers(0, 400)),
@@ -37,15 +36,22 @@ steps = st.one_of(
 
 
 class Work:
-    """A user who works on one file and reads it again after each step."""
+    """A user who works on one session and reads it again after each step."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, store: SessionStore, dialect: str) -> None:
+        self.store = store
+        self._dialect = dialect
         self._count = 0
         self._open_calls: list[str] = []
 
+    def opened(self) -> Session:
+        return open_stored(self.store, self._dialect)
+
+    def lines(self) -> Counter[bytes]:
+        return Counter(stored_bytes(self.store).splitlines())
+
     def do(self, step: tuple[object, ...]) -> None:
-        session = sessiontree.open(self.path)
+        session = self.opened()
         match step:
             case ("ask", int(words)):
                 self._settle(session)
@@ -89,24 +95,24 @@ class Work:
     def _compact(self, session: Session, **how: object) -> None:
         before = sent(session)
         leaf_before_it = session.leaf
-        lines = self.path.read_bytes()
+        data = stored_bytes(self.store)
         try:
             done = compact(session, **how)  # type: ignore[arg-type]
         except CompactionError:
-            assert self.path.read_bytes() == lines
-            assert sent(sessiontree.open(self.path)) == before
+            assert stored_bytes(self.store) == data
+            assert sent(self.opened()) == before
             return
         assert done.leaf_before == leaf_before_it
         window = how.get("window")
         if isinstance(window, int):
-            assert estimated_size(sessiontree.open(self.path).context().messages, MEASURED) <= window
-        again = sessiontree.open(self.path)
+            assert estimated_size(self.opened().context().messages, MEASURED) <= window
+        again = self.opened()
         undo(again)
-        assert sent(sessiontree.open(self.path)) == before
+        assert sent(self.opened()) == before
         if not self._open_calls:
-            sessiontree.open(self.path).append("user", "on")
-            assert sent(sessiontree.open(self.path))[:-1] == before
-        compacted = sessiontree.open(self.path)
+            self.opened().append("user", "on")
+            assert sent(self.opened())[:-1] == before
+        compacted = self.opened()
         if not self._open_calls:
             with contextlib.suppress(CompactionError):  # with one more word it may not fit
                 compact(compacted, **how)  # type: ignore[arg-type]
@@ -133,21 +139,21 @@ class Work:
         return places[at % len(places)] if places else session.leaf
 
 
+@FILES_AND_POSTGRESQL
 @pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.usefixtures("store_kind")
 @examples(40)
 @given(st.lists(steps, min_size=1, max_size=9))
 def test_any_sequence_of_operations_loses_no_line_splits_no_pair_and_can_be_undone(
     dialect: str, todo: list[tuple[object, ...]]
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        path = file_of(worked_session(turns=1, words=60), dialect, Path(folder))
-        original = Counter(path.read_bytes().splitlines())
-        work = Work(path)
-        for step in todo:
-            lines = Counter(path.read_bytes().splitlines())
-            work.do(step)
-            assert lines <= Counter(path.read_bytes().splitlines()), step
-            assert separated(sessiontree.open(path)) == [], step
-        assert original <= Counter(path.read_bytes().splitlines())
-        findings = [found.rule.id for found in examine(sessiontree.open(path)) if found.rule.severity != "note"]
-        assert findings == []
+    work = Work(stored(worked_session(turns=1, words=60), dialect), dialect)
+    original = work.lines()
+    for step in todo:
+        lines = work.lines()
+        work.do(step)
+        assert lines <= work.lines(), step
+        assert separated(work.opened()) == [], step
+    assert original <= work.lines()
+    findings = [found.rule.id for found in examine(work.opened()) if found.rule.severity != "note"]
+    assert findings == []

@@ -5,9 +5,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 import sessiontree
 from sessiontree.branches.merge import merge
@@ -156,10 +164,14 @@ class NeovateBranches(RuleBasedStateMachine):
         )
 
 
-TestNeovateBranches = NeovateBranches.TestCase
-TestNeovateBranches.settings = settings(
+SETTINGS = settings(
     max_examples=100 if THOROUGH else 10,
     stateful_step_count=12,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
+
+
+@pytest.mark.usefixtures("store_kind")
+def test_branches_read_as_the_model_of_them_after_any_steps() -> None:
+    run_state_machine_as_test(NeovateBranches, settings=SETTINGS)

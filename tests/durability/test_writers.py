@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import stat
 import subprocess
@@ -14,6 +15,10 @@ import pytest
 
 import sessiontree
 from sessiontree.errors import NotFoundError, ReplacedError, UsageError
+from sessiontree.stores.repositories import open_repository
+from tests.stores import POSTGRESQL
+
+_numbers = itertools.count()
 
 
 @pytest.fixture
@@ -23,12 +28,25 @@ def session(tmp_path: Path) -> sessiontree.Session:
     return session
 
 
-def test_branches_of_one_session_are_written_from_threads_at_the_same_time(session: sessiontree.Session) -> None:
-    root = session.leaf
+@pytest.fixture(params=["files", POSTGRESQL])
+def stored_session(request: pytest.FixtureRequest) -> sessiontree.Session:
+    """A session in a file or in a database."""
+    if request.param == "files":
+        found: sessiontree.Session = request.getfixturevalue("session")
+        return found
+    address = request.getfixturevalue("server").create_database(f"writers{next(_numbers)}")
+    open_repository(address).upgrade()  # type: ignore[attr-defined]
+    session = sessiontree.create(cwd="/", home=address)
+    session.append("user", "start")
+    return session
+
+
+def test_branches_of_one_session_are_written_from_threads_at_the_same_time(stored_session: sessiontree.Session) -> None:
+    root = stored_session.leaf
     written: dict[int, list[str]] = {}
 
     def write(number: int) -> None:
-        branch = session.branch(at=root)
+        branch = stored_session.branch(at=root)
         written[number] = [branch.append("user", f"{number} {step}").id for step in range(200)]
 
     threads = [threading.Thread(target=write, args=(number,)) for number in range(6)]
@@ -36,48 +54,52 @@ def test_branches_of_one_session_are_written_from_threads_at_the_same_time(sessi
         thread.start()
     for thread in threads:
         thread.join()
-    again = sessiontree.open(session.location)
+    again = sessiontree.open(stored_session.location)
     assert (len(again), again.problems) == (1201, [])
     for ids in written.values():
         assert again.path_ids(ids[-1]) == [root, *ids]
 
 
-def test_refresh_shows_what_another_session_object_wrote(session: sessiontree.Session) -> None:
-    other = sessiontree.open(session.location)
+def test_refresh_shows_what_another_session_object_wrote(stored_session: sessiontree.Session) -> None:
+    other = sessiontree.open(stored_session.location)
     received: list[str] = []
-    stop = session.on_entry(lambda entry: received.append(entry.id))
+    stop = stored_session.on_entry(lambda entry: received.append(entry.id))
     added = other.append("user", "from the other window")
-    assert session.refresh() == [added.id]
+    assert stored_session.refresh() == [added.id]
     assert received == [added.id]
     stop()
     other.append("user", "not received")
-    session.refresh()
+    stored_session.refresh()
     assert received == [added.id]
 
 
-def test_an_append_reads_the_lines_of_others_first_and_refresh_still_reports_them(session: sessiontree.Session) -> None:
-    other = sessiontree.open(session.location)
+def test_an_append_reads_the_lines_of_others_first_and_refresh_still_reports_them(
+    stored_session: sessiontree.Session,
+) -> None:
+    other = sessiontree.open(stored_session.location)
     theirs = other.append("user", "theirs")
-    mine = session.append("user", "mine")
-    assert theirs.id in session
-    assert session.refresh() == [theirs.id]
-    assert sessiontree.open(session.location).parent(mine.id) == sessiontree.open(session.location).parent(theirs.id)
+    mine = stored_session.append("user", "mine")
+    assert theirs.id in stored_session
+    assert stored_session.refresh() == [theirs.id]
+    assert sessiontree.open(stored_session.location).parent(mine.id) == sessiontree.open(
+        stored_session.location
+    ).parent(theirs.id)
 
 
-def test_two_windows_that_continue_from_one_entry_become_two_branches(session: sessiontree.Session) -> None:
-    other = sessiontree.open(session.location)
-    mine = [session.append("user", f"mine {number}").id for number in range(3)]
+def test_two_windows_that_continue_from_one_entry_become_two_branches(stored_session: sessiontree.Session) -> None:
+    other = sessiontree.open(stored_session.location)
+    mine = [stored_session.append("user", f"mine {number}").id for number in range(3)]
     theirs = [other.append("user", f"theirs {number}").id for number in range(3)]
-    again = sessiontree.open(session.location)
+    again = sessiontree.open(stored_session.location)
     assert again.path_ids(mine[-1])[1:] == mine
     assert again.path_ids(theirs[-1])[1:] == theirs
     assert sorted(again.leaves()) == sorted([mine[-1], theirs[-1]])
 
 
 @pytest.mark.slow
-def test_reading_a_file_that_is_being_written_gives_a_correct_prefix(session: sessiontree.Session) -> None:
+def test_reading_a_file_that_is_being_written_gives_a_correct_prefix(stored_session: sessiontree.Session) -> None:
     child = subprocess.Popen(
-        [sys.executable, "-m", "tests.durability.children", "append_forever", session.location, "w"],
+        [sys.executable, "-m", "tests.durability.children", "append_forever", stored_session.location, "w"],
         stdout=subprocess.DEVNULL,
         cwd=Path(__file__).parents[2],
     )
@@ -85,7 +107,7 @@ def test_reading_a_file_that_is_being_written_gives_a_correct_prefix(session: se
         seen: list[str] = []
         deadline = time.monotonic() + 4
         while time.monotonic() < deadline:
-            reader = sessiontree.open(session.location)
+            reader = sessiontree.open(stored_session.location)
             assert reader.ids[: len(seen)] == seen
             assert {problem.kind for problem in reader.problems} <= {"torn-tail", "no-final-newline"}
             assert reader.path_ids(reader.ids[-1]) == reader.ids

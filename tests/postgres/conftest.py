@@ -1,4 +1,4 @@
-"""One PostgreSQL server for the tests of a worker; each test has a database of its own."""
+"""Each test has a database of its own, on the server of its worker."""
 
 from __future__ import annotations
 
@@ -10,17 +10,11 @@ import pytest
 
 from sessiontree.stores.postgres import open_postgres_repository
 from sessiontree.stores.postgres.repository import PostgresRepository
-from tests.postgres.server import Server, temporary_server
+from tests.postgres.server import Server
 
 _numbers = itertools.count()
 
 MakeRepository = Callable[[str], PostgresRepository]
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
-    with temporary_server() as server:
-        yield server
 
 
 @pytest.fixture

@@ -211,8 +211,7 @@ def test_the_role_ends_with_its_transaction(repository: PostgresRepository, tena
     alice = tenant("alice")
     with alice.connection() as connection:
         assert connection.execute("SELECT current_user").fetchone() == ("sessiontree_tenant_alice",)
-    assert alice._pool is not None
-    with alice._pool.connection() as connection:
+    with alice._pool().connection() as connection:
         assert connection.execute("SELECT current_user").fetchone() == ("tester",)
 
 
@@ -277,3 +276,20 @@ def test_tenants_are_added_listed_and_removed_by_commands(
     open_postgres_repository(address).delete(session.ref)
     assert main(["store", "remove-tenant", "alice", "--home", repository.home]) == 0
     assert repository.tenants() == []
+
+
+def test_tenants_share_the_connections_of_their_database(repository: PostgresRepository, tenant: OpenTenant) -> None:
+    names = [f"team{number}" for number in range(8)]
+    for name in names:
+        with sessiontree.create(home=tenant(name).home, cwd="/") as session:
+            session.append("user", f"{SECRET} of {name}")
+    with repository.connect() as connection:
+        row = connection.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'sessiontree'"
+            " AND datname = current_database() AND pid <> pg_backend_pid()"
+        ).fetchone()
+    assert row is not None
+    assert row[0] <= 2, "one for each that is used at the same time, not for each tenant"
+    for name in names:
+        (stat,) = tenant(name).iter_stats()
+        assert sessiontree.open(stat.ref).context().messages[0].text == f"{SECRET} of {name}"  # type: ignore[union-attr]

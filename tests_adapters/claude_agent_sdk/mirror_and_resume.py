@@ -1,6 +1,6 @@
 """Let Claude Code mirror a conversation into a store, and resume it from there with an empty configuration folder.
 
-Arguments: the home of the store, and a working folder. Prints the id of the session.
+Arguments: the home of the store, a working folder, and the prompts. Prints the id of the session.
 """
 
 from __future__ import annotations
@@ -13,12 +13,10 @@ from claude_agent_sdk import ClaudeAgentOptions, ResultMessage, query
 
 from sessiontree.adapters.claude_agent_sdk import SessionTreeStore
 
-PROMPTS = ("Remember the word apple.", "And the word pear.", "Which words?")
 
-
-async def main(home: str, folder: str) -> None:
+async def main(home: str, folder: str, *prompts: str) -> None:
     session: str | None = None
-    for number, prompt in enumerate(PROMPTS):
+    for number, prompt in enumerate(prompts):
         config = os.path.join(folder, f"config-{number}")  # empty each time: the history is in the store alone
         os.makedirs(config)
         options = ClaudeAgentOptions(

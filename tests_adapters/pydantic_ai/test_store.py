@@ -7,6 +7,7 @@ import dataclasses
 import subprocess
 import sys
 import threading
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -212,3 +213,19 @@ def test_the_commands_work_on_a_conversation(tmp_path: Path) -> None:
 
 def test_the_example_of_the_documentation_runs(tmp_path: Path) -> None:
     check_section("Pydantic AI", tmp_path)
+
+
+def test_a_fork_copies_the_history_line_by_line(tmp_path: Path) -> None:
+    store = TreeConversationStore(tmp_path / "home")
+    run(saved(store, "one", [question("word " * 2_000) for _ in range(500)]))
+    (stat,) = open_repository(tmp_path / "home").iter_stats()
+    record = run(store.read_record("one"))
+    copy = dataclasses.replace(record, conversation_id="two", forked_from="one", forked_at=record.head_id)
+    tracemalloc.start()
+    try:
+        run(store.write_record(copy, expected_revision=None))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < stat.size / 2
+    assert len(run(store.load("two")).messages) == 500

@@ -159,9 +159,9 @@ class SessionTreeStore:
     async def _run(self, call: Callable[..., ResultT], *arguments: object) -> ResultT:
         if not self._threads:
             return call(*arguments)
-        import anyio.to_thread  # works in asyncio and trio; a call that was started is finished when it is cancelled
+        from sessiontree.adapters.worker_threads import run_write  # anyio is there if the SDK is
 
-        return await anyio.to_thread.run_sync(functools.partial(call, *arguments))
+        return await run_write(functools.partial(call, *arguments))
 
     def _append(self, key: Key, lines: list[_Line], metadata: Mapping[str, Any] | None) -> None:
         for attempt in range(_ATTEMPTS):

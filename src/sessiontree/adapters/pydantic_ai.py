@@ -162,6 +162,7 @@ class _Conversations:
         bases = [base for base, _ in chains] or [record.head_id]
         named = self._session_of(_session_id(record.conversation_id))
         with named.reading() as session:
+            is_new = session is None
             if _revision(session) != expected_revision:
                 raise conflict
         new_ids = {entry.id for entry in new_entries}
@@ -171,17 +172,23 @@ class _Conversations:
         if record.head_id is not None and sources.get(record.head_id, named) is None:
             raise conflict
 
+        forked = next((id for id in outside if sources[id] is not None), None) if is_new else None
+
         def create() -> Session:
-            source = next((sources[id] for id in outside if sources[id] is not None), None)
+            source = None if forked is None else sources[forked]
             if source is None:
                 return named.new()
             with source.reading() as origin:
-                at = next(id for id in outside if sources[id] is source)
-                if origin is None or at not in origin:
+                if origin is None or forked is None or forked not in origin:
                     raise conflict
-                return origin.fork(at, id=named.id)
+                return origin.fork(forked, id=named.id)
 
-        missing = {id: self._lines_to(id, source) for id, source in sources.items() if source not in (None, named)}
+        # The lines of a fork's origin are copied by `create`, one by one.
+        missing = {
+            id: self._lines_to(id, source)
+            for id, source in sources.items()
+            if source not in (None, named) and id != forked
+        }
         with named.writing(create) as session:
             if _revision(session) != expected_revision:
                 raise conflict

@@ -37,20 +37,22 @@ class Block(Struct, frozen=True):
         return self.start + self.size
 
 
-def iter_blocks(readinto: ReadInto, start: int = 0, block_size: int = BLOCK_SIZE) -> Iterator[Block]:
+def iter_blocks(
+    readinto: ReadInto, start: int = 0, block_size: int = BLOCK_SIZE, *, end: int | None = None
+) -> Iterator[Block]:
     """Iterate over the lines from `start` to the end, in blocks of about `block_size` bytes.
 
-    The buffer grows for a line that is longer than a block.
+    The buffer grows for a line that is longer than a block. With a known `end`, no read is needed to find it.
     """
     buffer = bytearray(block_size)
     held = 0
-    while True:
+    while end is None or start + held < end:
         if held == len(buffer):  # one line fills the buffer: doubling it keeps the total copying linear
             larger = bytearray(2 * len(buffer))
             larger[:held] = buffer
             buffer = larger
         with memoryview(buffer) as view:
-            got = readinto(start + held, view[held:])
+            got = readinto(start + held, view[held:] if end is None else view[held : end - start])
         if got == 0:
             break
         size = buffer.rfind(b"\n", held, held + got) + 1

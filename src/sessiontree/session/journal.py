@@ -29,7 +29,7 @@ from sessiontree.core.jsonio import (
     render_json,
     structural_error,
 )
-from sessiontree.core.lines import Block, iter_blocks, iter_lines, line_ends
+from sessiontree.core.lines import Block, ReadInto, iter_blocks, iter_lines, line_ends
 from sessiontree.core.tree import Tree, TreeProblem
 from sessiontree.dialects.contract import PREVIOUS, UPDATE, Columns, Dialect, Envelope, is_metadata_id, metadata_id
 from sessiontree.errors import DamagedError, ReplacedError, StoreError
@@ -176,11 +176,26 @@ class Journal:
                 # lines.
                 known, seen = 0, set(self.tree.ids)
                 self._reset()
-        for block in iter_blocks(self.store.readinto, self.size):
-            self._index_block(block)
-        self.header = self.dialect.find_header(self)
+        self._index_bytes(self.store.readinto, now)
         new = range(known, len(self.types))
         return [node for node in new if self.tree.ids[node] not in seen] if seen else list(new)
+
+    def index_written(self, data: bytes) -> list[int]:
+        """Index complete lines that this process has just appended, without reading them; returns their nodes."""
+        known, start = len(self.types), self.size
+
+        def readinto(offset: int, buffer: memoryview) -> int:
+            part = data[offset - start : offset - start + len(buffer)]
+            buffer[: len(part)] = part
+            return len(part)
+
+        self._index_bytes(readinto, start + len(data))
+        return [*range(known, len(self.types))]
+
+    def _index_bytes(self, readinto: ReadInto, end: int) -> None:
+        for block in iter_blocks(readinto, self.size, end=end):
+            self._index_block(block)
+        self.header = self.dialect.find_header(self)
 
     def read(self) -> None:
         """Index all lines. If the store has an index of the first ones beside the bytes, only the rest is read."""

@@ -377,12 +377,17 @@ class Writer(Reader):
         batch = render()
         if batch.data and not self._append_data(batch):
             batch = self._write_again(render, lambda batch: not batch.data or self._append_data(batch))
-        self._unreported.extend(node for node in self._journal.refresh() if self._id(node) not in batch.ids)
+        self._unreported.extend(node for node in self._index(batch) if self._id(node) not in batch.ids)
         if batch.data:
             self._unsynced = True
             if self._options.durability != "system":
                 self._sync_written(batch.ids)
         return batch.ids
+
+    def _index(self, batch: Batch) -> list[int]:
+        """Index what a write appended, and the lines of others before it; returns the new nodes."""
+        journal = self._journal
+        return journal.index_written(batch.data) if batch.is_next else journal.refresh()
 
     def _parse_line_id(self, line: bytes) -> str:
         """The id of a line that the caller wants to append; empty for a metadata line."""
@@ -441,7 +446,9 @@ class Writer(Reader):
             batch = self._write_again(render, self._write_encoded_batch)
         if batch.overwrites or batch.rewrite is not None:  # the index describes the old bytes
             self._journal = Journal(self._journal.store, self.dialect, self._journal.find_repository)
-        self._journal.refresh()
+            self._journal.refresh()
+        else:
+            self._index(batch)
         self._unsynced = True
         return batch
 

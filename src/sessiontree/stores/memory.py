@@ -46,7 +46,9 @@ class MemoryStore:
         return len(part)
 
     def create(self, data: Iterable[bytes]) -> None:
-        content = bytearray(b"".join(data))
+        self._adopt(_joined(data))
+
+    def _adopt(self, content: bytearray) -> None:
         with self._lock:
             if self._data is not None:
                 raise ExistsError(f"{self.location}: the session exists")
@@ -78,7 +80,7 @@ class MemoryStore:
         self._note_change()
 
     def replace(self, data: Iterable[bytes], *, expected_size: int) -> str:
-        content = bytearray(b"".join(data))
+        content = _joined(data)
         with self.exclusive() as size:
             if size != expected_size:
                 raise ConflictError(f"{self.location}: changed during the rewrite; nothing was written")
@@ -220,9 +222,17 @@ class _NewMemoryStore(MemoryStore):
         self._repository = repository
 
     def create(self, data: Iterable[bytes]) -> None:
-        content = b"".join(data)  # before the lock: the iterator may read another session of the repository
+        content = _joined(data)  # before the lock: the iterator may read another session of the repository
         with self._repository.adding(self):
-            super().create([content])
+            self._adopt(content)
+
+
+def _joined(data: Iterable[bytes]) -> bytearray:
+    """The pieces in one buffer. Unlike with `join`, they are never all in memory beside it."""
+    content = bytearray()
+    for piece in data:
+        content += piece
+    return content
 
 
 _repositories: dict[str, MemoryRepository] = {}

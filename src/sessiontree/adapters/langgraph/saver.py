@@ -77,7 +77,6 @@ class SessionTreeSaver(BaseCheckpointSaver[int]):
         if thread is None:
             return None
         with thread.lock:
-            thread.refresh()
             namespace = config["configurable"].get("checkpoint_ns", "")
             id = get_checkpoint_id(config) or thread.latest(namespace)
             return None if id is None else self._tuple(thread, (namespace, id))
@@ -94,7 +93,6 @@ class SessionTreeSaver(BaseCheckpointSaver[int]):
         found_thread = None if config is None else self._find(_thread_of(config))
         for thread in self._all_threads() if config is None else [found_thread] if found_thread else []:
             with thread.lock:
-                thread.refresh()
                 names = thread.visible(None if config is None else config["configurable"].get("checkpoint_ns"))
             for name in names:
                 if limit is not None and count >= limit:
@@ -215,7 +213,6 @@ class SessionTreeSaver(BaseCheckpointSaver[int]):
         if source is None:
             return
         with source.lock:
-            source.refresh()
             journal = source.session.journal
             nodes = [node for node, kind in enumerate(journal.types) if kind != THREAD]
             lines = [*journal.iter_lines(nodes)]
@@ -284,7 +281,7 @@ class SessionTreeSaver(BaseCheckpointSaver[int]):
     def _write(self, thread_id: str, build: Callable[[Thread], Sequence[bytes]]) -> None:
         """Append the lines that `build` returns in one write, with other writers excluded."""
         for attempt in range(_ATTEMPTS):
-            thread = self._find(thread_id) or self._create(thread_id)
+            thread = self._known(thread_id) or self._find(thread_id) or self._create(thread_id)
             try:
                 with thread.lock, thread.session.journal.store.exclusive():
                     thread.refresh()
@@ -292,7 +289,7 @@ class SessionTreeSaver(BaseCheckpointSaver[int]):
                     if lines:
                         thread.session.append_lines(lines)
                 return
-            except ReplacedError:  # another process deleted the thread just now
+            except (NotFoundError, ReplacedError):  # another process has deleted the thread
                 self._forget(thread_id)
                 if attempt == _ATTEMPTS - 1:
                     raise
@@ -300,9 +297,14 @@ class SessionTreeSaver(BaseCheckpointSaver[int]):
                 self._forget(thread_id)  # the next call reads what was written
                 raise
 
-    def _find(self, thread_id: str) -> Thread | None:
+    def _known(self, thread_id: str) -> Thread | None:
+        """An open thread as it was at its last use."""
         with self._lock:
-            found = self._threads.get((id(self.serde), thread_id))
+            return self._threads.get((id(self.serde), thread_id))
+
+    def _find(self, thread_id: str) -> Thread | None:
+        """A thread with everything that is stored; None if there is none."""
+        found = self._known(thread_id)
         if found is not None:
             try:
                 with found.lock:
@@ -311,7 +313,12 @@ class SessionTreeSaver(BaseCheckpointSaver[int]):
             except (NotFoundError, ReplacedError):
                 self._forget(thread_id)
         opened = self._open(_session_id(thread_id))
-        return None if opened is None else self._keep(Thread(thread_id, opened, self.serde))
+        if opened is None:
+            return None
+        thread = self._keep(Thread(thread_id, opened, self.serde))
+        with thread.lock:
+            thread.refresh()
+        return thread
 
     def _open(self, id: str) -> Session | None:
         try:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import logging
 import os
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,6 +38,7 @@ from sessiontree.stores.postgres.archive import (
     restore_session,
 )
 from sessiontree.stores.postgres.audit import drop_months, read_audit, set_audit
+from sessiontree.stores.postgres.connections import shared_connections, without_password
 from sessiontree.stores.postgres.maintenance import find_damage, join_parts, read_status, remove_backups
 from sessiontree.stores.postgres.schema import check_version, read_version, upgrade
 from sessiontree.stores.postgres.store import CHANNEL, PostgresStore, cause_of
@@ -59,15 +58,10 @@ from sessiontree.stores.postgres.tokens import add_token, check_token, find_toke
 if TYPE_CHECKING:
     from sessiontree.stores.object_blobs import ObjectBlobs
 
-_CONNECTIONS = 64
-_SECONDS_TO_CONNECT = 10
 _WATCHED = "1 minute"
 """Writers notify for this long after a follower has asked for it; followers ask again in time."""
 _SECONDS_BETWEEN_POLLS = 2.0
 """Followers look by themselves, too: a notification may get lost in a pooler or a failover."""
-
-_PASSWORD = re.compile(r"^([a-z]+://[^/@:?]*):[^/@?]*@")
-_PASSWORD_OPTION = re.compile(r"([?&])(?:ssl)?password=[^&]*&?")
 
 
 class PostgresRepository:
@@ -81,15 +75,9 @@ class PostgresRepository:
         """The tenant whose rows it reads and writes; empty for those that all ordinary users share."""
         self._quota = Quota(self.home, self.tenant)
         self.channel = f"{CHANNEL}_{self.tenant}" if self.tenant else CHANNEL
-        self._address = without_tenant(address)
-        # autocommit: a single statement is its own transaction, without the round trips of BEGIN and COMMIT.
-        self._settings: dict[str, Any] = {
-            "autocommit": True,
-            "application_name": "sessiontree",
-            "connect_timeout": _SECONDS_TO_CONNECT,
-        }
-        self._pool: ConnectionPool[Connection] | None = None
-        self._opening = threading.Lock()
+        self._connections = shared_connections(without_tenant(address))
+        self._is_checked = False
+        """Whether the database has the tables of this version, and the tenant."""
         self.blobs = PostgresBlobs(self)
         self.documents = PostgresDocuments(self)
         self._store_type = find_store_type(os.environ)
@@ -99,7 +87,7 @@ class PostgresRepository:
     @contextlib.contextmanager
     def connection(self) -> Iterator[Connection]:
         """A connection of the pool, for single statements."""
-        with (self._pool or self._open_pool()).connection() as connection, self._as_tenant(connection):
+        with self._pool().connection() as connection, self._as_tenant(connection):
             yield connection
 
     def execute(self, statement: LiteralString, values: Mapping[str, Any]) -> tuple[Any, ...] | None:
@@ -110,7 +98,7 @@ class PostgresRepository:
         if self.tenant:
             with self.connection() as connection:
                 return connection.execute(statement, values, prepare=True).fetchone()
-        pool = self._pool or self._open_pool()
+        pool = self._pool()
         connection = pool.getconn()
         try:
             return connection.execute(statement, values, prepare=True).fetchone()
@@ -149,7 +137,7 @@ class PostgresRepository:
         try:
             return self._read_row(statement, values, binary)
         except psycopg.OperationalError:
-            self.drop_broken()
+            self._connections.drop_broken()
         except psycopg.Error as error:
             raise self.unreachable(error) from error
         try:
@@ -163,11 +151,6 @@ class PostgresRepository:
         with self.connection() as connection:
             return connection.cursor(binary=binary).execute(statement, values, prepare=True).fetchone()
 
-    def drop_broken(self) -> None:
-        """Remove connections from the pool that a restart of the server has ended."""
-        if self._pool is not None:
-            self._pool.check()
-
     def reconnect(self) -> None:
         """Start with new connections after a failure; an error at once if the server cannot be reached.
 
@@ -179,7 +162,7 @@ class PostgresRepository:
     def connect(self) -> Connection:
         """A connection outside of the pool."""
         try:
-            return psycopg.connect(self._address, **self._settings)
+            return self._connections.connect()
         except psycopg.Error as error:
             raise self.unreachable(error) from error
 
@@ -287,32 +270,20 @@ class PostgresRepository:
         except psycopg.Error as error:
             raise WriteError(f"{self.home}: cannot be cleaned up: {cause_of(error)}; run it again") from error
 
-    def _open_pool(self) -> ConnectionPool[Connection]:
-        with self._opening:
-            if self._pool is None:
-                # The first connection is made directly: its error is immediate and clear, a pool only times out.
-                with self.connect() as connection:
-                    check_version(connection, self.home)
-                    if self.tenant:
-                        check_tenant(connection, self.home, self.tenant)
-                logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
-                self._pool = ConnectionPool(
-                    self._address,
-                    min_size=0,
-                    max_size=_CONNECTIONS,
-                    timeout=_SECONDS_TO_CONNECT,
-                    num_workers=1,
-                    kwargs=self._settings,
-                    open=True,
-                )
-            return self._pool
+    def _pool(self) -> ConnectionPool[Connection]:
+        if not self._is_checked:
+            # The first connection is made directly: its error is immediate and clear, a pool only times out.
+            with self.connect() as connection:
+                check_version(connection, self.home)
+                if self.tenant:
+                    check_tenant(connection, self.home, self.tenant)
+            self._is_checked = True
+        return self._connections.pool
 
     def close(self) -> None:
-        """Close all connections. The repository connects again when it is used."""
-        with self._opening:
-            pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.close()
+        """Close the connections, those of other tenants included. A repository connects again when it is used."""
+        self._is_checked = False
+        self._connections.close()
 
     # Sessions
 
@@ -552,11 +523,6 @@ def find_store_type(environment: Mapping[str, str]) -> type[PostgresStore]:
     except ModuleNotFoundError:
         raise UsageError("SESSIONTREE_TELEMETRY needs a package: pip install 'sessiontree[telemetry]'") from None
     return ObservedStore
-
-
-def without_password(address: str) -> str:
-    """An address as it is shown and stored: the password stays in the process."""
-    return _PASSWORD_OPTION.sub(r"\1", _PASSWORD.sub(r"\1@", address)).rstrip("?&")
 
 
 _repositories: dict[str, PostgresRepository] = {}
