@@ -10,7 +10,7 @@ import pytest
 
 from sessiontree.cli import main
 from sessiontree.stores.postgres.repository import PostgresRepository
-from tests.postgres.conftest import make_repository, repository, server  # noqa: F401 - fixtures
+from tests.postgres.conftest import make_repository, repository  # noqa: F401 - fixtures
 
 HEADER = {"type": "session", "version": 3, "id": "x", "timestamp": "../../../../evil", "cwd": "/a", "sessiontree": 1}
 
