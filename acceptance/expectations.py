@@ -68,8 +68,8 @@ def expected_messages(
 ) -> list[Message]:
     """The messages of a branch of a session, as a program should send them after a conversion.
 
-    With `joined`, answers that follow each other are one. Without `in_recorded_words`, summaries and commands are in the
-    words of the agent; without `failed_turns`, answers that failed are left out.
+    With `joined`, answers that follow each other are one. Without `in_recorded_words`, summaries and commands are in
+    the words of the agent; without `failed_turns`, answers that failed are left out.
     """
     context = session.context(leaf)
     entries = [entry for entry, _ in iter_entries(session, leaf or session.leaf, all_branches=False)]
