@@ -20,6 +20,7 @@ from acceptance.generated import random_seed, try_generated
 from acceptance.live_samples import SAMPLE_AGENTS
 from acceptance.matrix import Matrix, render_matrix, run_matrix
 from acceptance.programs import Name
+from acceptance.progress import log, timed
 from acceptance.results import describe, exit_code, render_generated, render_table
 from acceptance.sources import iter_sources
 from acceptance.turns import try_turns
@@ -47,7 +48,7 @@ def main() -> int:
     wanted = [name for name in PROGRAMS if options.only in (None, name)]
     missing: dict[Name, str | None] = {name: _reason_missing(name) for name in wanted}
     if network.namespace() is None:
-        _log("Network namespaces are not available: programs run with a proxy that does not exist.")
+        log("Network namespaces are not available: programs run with a proxy that does not exist.")
     scratch = Path(tempfile.mkdtemp(prefix="sessiontree-acceptance-"))
     try:
         installed = [name for name in wanted if missing[name] is None]
@@ -59,12 +60,15 @@ def main() -> int:
             return 0 if matrix.is_ok() else 1
         if options.generated is None and options.converted is None:
             sources = [source for source in iter_sources(scratch) if options.case in source.name]
-            outcomes = _try_all(list(iter_cases(sources, installed, conversions=not options.as_is)), scratch)
+            with timed("corpus and our own sessions"):
+                outcomes = _try_all(list(iter_cases(sources, installed, conversions=not options.as_is)), scratch)
             if not options.as_is and options.case in "turns":
                 with_turns = [name for name in installed if name in WITH_TURNS]
-                outcomes += _together(lambda name: try_turns([name], scratch / "turns"), with_turns)
+                with timed("turns"):
+                    outcomes += _together(lambda name: try_turns([name], scratch / "turns"), with_turns)
             if not options.as_is and options.case in "commands":
-                outcomes += _together(lambda name: try_commands([name], scratch / "commands"), installed)
+                with timed("commands"):
+                    outcomes += _together(lambda name: try_commands([name], scratch / "commands"), installed)
         generated: dict[str, list[Outcome]] = {}
         if not options.case and not options.as_is:
             seed = random_seed() if options.seed is None else options.seed
@@ -72,13 +76,15 @@ def main() -> int:
                 if options.converted is None and name not in WITH_TURNS:
                     continue
                 if options.converted is None:
-                    generated[name] = try_generated(name, scratch, count=options.generated, seed=seed)
-                else:
+                    with timed(f"generated sessions, {name}"):
+                        generated[name] = try_generated(name, scratch, count=options.generated, seed=seed)
+                    continue
+                with timed(f"converted sessions, {name}"):
                     place = scratch / "converted" / name
                     generated[f"{name}, converted"] = try_conversions(name, place, count=options.converted, seed=seed)
     finally:
         if options.keep:
-            _log(f"Kept {scratch}")
+            log(f"Kept {scratch}")
         else:
             shutil.rmtree(scratch, ignore_errors=True)
     if options.json:
@@ -98,14 +104,15 @@ def _run_matrix(options: argparse.Namespace, folder: Path) -> Matrix | None:
     if selects_other or options.only not in (None, MATRIX):
         return None
     agents = [agent for agent in SAMPLE_AGENTS if options.agents is None or agent in options.agents.split(",")]
-    return run_matrix(folder, agents, newer=not options.pinned)
+    with timed("matrix"):
+        return run_matrix(folder, agents, newer=not options.pinned)
 
 
 def _reason_missing(name: Name) -> str | None:
     try:
-        _log(f"{programs.install(name).title} is installed in {programs.folder()}")
+        log(f"{programs.install(name).title} is installed in {programs.folder()}")
     except programs.NotInstalledError as error:
-        _log(f"{name} could not be installed: {error}")
+        log(f"{name} could not be installed: {error}")
         return str(error)
     return None
 
@@ -115,9 +122,9 @@ def _try_all(cases: Sequence[Case], scratch: Path) -> list[Outcome]:
     with ThreadPoolExecutor(network.WORKERS) as pool:
         for outcome in pool.map(lambda case: _try_safely(case, scratch), cases):
             outcomes.append(outcome)
-            _log(f"{len(outcomes)} of {len(cases)}: {outcome.case.row} in {outcome.case.program}: {outcome.status}")
+            log(f"{len(outcomes)} of {len(cases)}: {outcome.case.row} in {outcome.case.program}: {outcome.status}")
             if outcome.status == "differs":  # shown at once, because the table comes much later
-                _log("\n".join(f"    {line}" for line in [outcome.reason, *outcome.difference] if line))
+                log("\n".join(f"    {line}" for line in [outcome.reason, *outcome.difference] if line))
     return outcomes
 
 
@@ -132,10 +139,6 @@ def _try_safely(case: Case, scratch: Path) -> Outcome:
         return try_case(case, scratch / case.program / case.row.replace(", ", "-").replace(" ", "-"))
     except Exception as error:  # noqa: BLE001 - a case that breaks must not hide how the others end
         return Outcome(case, "differs", f"{type(error).__name__}: {error}")
-
-
-def _log(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

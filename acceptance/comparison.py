@@ -236,7 +236,13 @@ class _TextMatcher:
         """
         if self.is_after_summary and text == ANSWER_TO_SUMMARY:
             return None
-        self.is_after_summary = any(not _found_in(text, parts)[1] for parts in self._summaries)
+        shown = self._find_recorded(text)
+        # Another text may contain that of the summary.
+        is_possible = shown in (None, text) or shown in map(_shown, self._summaries)
+        self.is_after_summary = is_possible and any(not _found_in(text, parts)[1] for parts in self._summaries)
+        return shown
+
+    def _find_recorded(self, text: str) -> str | None:
         parts = self._paraphrased.get(text)
         if parts in self._pending:
             self._pending.remove(parts)

@@ -28,6 +28,7 @@ from acceptance.cases import (
 from acceptance.comparison import differences
 from acceptance.histories import NoHistoryError, Request, histories
 from acceptance.programs import Name
+from acceptance.progress import show_progress
 from acceptance.sources import Source
 from sessiontree.core.messages import Message
 
@@ -44,8 +45,9 @@ def try_conversions(program: Name, folder: Path, *, count: int, seed: int) -> li
     print(f"{program}: {len(cases)} conversions of generated sessions", file=sys.stderr, flush=True)
     if program not in ("pi", "omp"):
         with ThreadPoolExecutor(network.WORKERS) as pool:
-            return list(pool.map(lambda case: try_case(case, _folder(case, folder)), cases))
-    return list(_try_together(program, cases, folder))
+            attempts = pool.map(lambda case: try_case(case, _folder(case, folder)), cases)
+            return list(show_progress(program, attempts, len(cases)))
+    return list(show_progress(program, _try_together(program, cases, folder), len(cases)))
 
 
 def _generate(dialect: Name, generate: Callable[[int], bytes], count: int, seed: int, folder: Path) -> list[Source]:

@@ -63,12 +63,13 @@ def expected_messages(
     leaf: str | None = None,
     in_recorded_words: bool = True,
     *,
+    joined: bool = True,
     failed_turns: bool = True,
 ) -> list[Message]:
     """The messages of a branch of a session, as a program should send them after a conversion.
 
-    Answers that follow each other are one. Without `in_recorded_words`, summaries and commands are in the words of the
-    agent; without `failed_turns`, answers that failed are left out.
+    With `joined`, answers that follow each other are one. Without `in_recorded_words`, summaries and commands are in
+    the words of the agent; without `failed_turns`, answers that failed are left out.
     """
     context = session.context(leaf)
     entries = [entry for entry, _ in iter_entries(session, leaf or session.leaf, all_branches=False)]
@@ -77,7 +78,8 @@ def expected_messages(
         messages = _in_recorded_words(list(zip(context.sources, messages, strict=True)), entries)
     messages = messages if failed_turns else without_failed_turns(messages)
     # First of all one message for each response: Codex has thinking and text in answers of their own.
-    return _with_tools_of(program, joined_answers(messages), session.dialect.name, _original_calls(entries))
+    messages = joined_answers(messages) if joined else messages
+    return _with_tools_of(program, messages, session.dialect.name, _original_calls(entries))
 
 
 def _with_tools_of(

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import random
 import shutil
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 from acceptance import contexts, edits, network, transcripts
 from acceptance.cases import Case, Outcome, try_case
 from acceptance.programs import Name, folder
+from acceptance.progress import log, show_progress
 from acceptance.sources import Source
 
 MAX_REDUCED = 5
@@ -52,14 +52,14 @@ def try_generated(program: Name, scratch: Path, *, count: int | None, seed: int)
     """Let a program read generated sessions; the differing ones are reduced and saved."""
     default = TREES_PER_PROGRAM if program not in GENERATORS else GENERATORS[program].count
     seeds = range(seed, seed + (default if count is None else count))
-    _log(f"{program}: {len(seeds)} generated sessions, seeds {seeds.start} to {seeds.stop - 1}")
+    log(f"{program}: {len(seeds)} generated sessions, seeds {seeds.start} to {seeds.stop - 1}")
     if program == "pi" or program == "omp":
         tried = contexts.try_generated(program, seeds, scratch / program / "generated")
-        return list(_show_progress(program, tried, len(seeds)))
+        return list(show_progress(program, tried, len(seeds)))
     generator = GENERATORS[program]
     with ThreadPoolExecutor(network.WORKERS) as pool:
         attempts = pool.map(lambda seed: _try_seed(program, generator, seed, scratch), seeds)
-        outcomes = list(_show_progress(program, attempts, len(seeds)))
+        outcomes = list(show_progress(program, attempts, len(seeds)))
     differing = [outcome for outcome in outcomes if outcome.status == "differs"]
     for number, outcome in enumerate(differing):
         _save(outcome, scratch / "reduced", reduced=number < MAX_REDUCED)
@@ -86,23 +86,12 @@ def _try_file(program: Name, path: Path, run: Path, write: Callable[[], None] = 
         shutil.rmtree(run, ignore_errors=True)
 
 
-def _show_progress(program: Name, outcomes: Iterator[Outcome], count: int) -> Iterator[Outcome]:
-    differing = 0
-    for number, outcome in enumerate(outcomes, 1):
-        if outcome.status == "differs":
-            differing += 1
-            _log(f"{program}: {outcome.case.source.path.stem} differs")
-        if number % 25 == 0 or number == count:
-            _log(f"{program}: {number} of {count}, {differing} differ")
-        yield outcome
-
-
 def _save(outcome: Outcome, scratch: Path, *, reduced: bool) -> None:
     path, program = outcome.case.source.path, outcome.case.program
     saved = folder() / "differences" / program / path.name
     saved.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(path, saved)
-    _log(f"Saved {saved}")
+    log(f"Saved {saved}")
     if reduced:
         copy = scratch / program / path.name
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -117,7 +106,7 @@ def _save(outcome: Outcome, scratch: Path, *, reduced: bool) -> None:
         lines = _reduce(path.read_bytes().splitlines(keepends=True), differs)
         short = saved.with_suffix(".reduced.jsonl")
         short.write_bytes(b"".join(lines))
-        _log(f"Reduced to {len(lines)} lines: {short}")
+        log(f"Reduced to {len(lines)} lines: {short}")
 
 
 def _reduce(lines: list[bytes], differs: Callable[[Sequence[bytes]], bool]) -> list[bytes]:
@@ -133,7 +122,3 @@ def _reduce(lines: list[bytes], differs: Callable[[Sequence[bytes]], bool]) -> l
                 at += size
         size //= 2
     return lines
-
-
-def _log(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acceptance import network
+from acceptance import network, trees
+from acceptance.cases import Case, compare_history, convert
 from acceptance.comparison import ANSWER_TO_SUMMARY, both_lines, with_placeholders, without_open_calls
 from acceptance.expectations import expected_messages
 from acceptance.requests import find_history
-from acceptance.sources import PICTURE
+from acceptance.sources import PICTURE, Source
 
 import sessiontree
-from sessiontree.core.messages import CompactionSummary, Message, parse_message
+from sessiontree.core.messages import BashExecution, CompactionSummary, Message, parse_message
 from sessiontree.providers import render
 
 GOLDENS = Path(__file__).parent / "goldens"
@@ -105,3 +106,27 @@ def test_a_program_is_ended_after_its_cpu_time_and_not_while_it_waits(tmp_path: 
 
     assert run("while True: pass") is None
     assert run("import time; time.sleep(1.2)") == 0
+
+
+def test_a_text_that_contains_a_summary_is_not_one() -> None:
+    recorded: list[Message] = [
+        CompactionSummary(summary="two lines"),
+        BashExecution(command="ls", output="two lines and more"),
+    ]
+    ours = render(recorded, "anthropic").messages
+    texts = ["Summary: two lines", "<bash-input>ls</bash-input>", "<bash-stdout>two lines and more</bash-stdout>"]
+    theirs = [{"role": "user", "content": text} for text in texts]
+    here, there = both_lines(ours, theirs, recorded)
+    assert here == there == ["summary: two lines", "user: ls | two lines and more"]
+
+
+@pytest.mark.parametrize("seed", [1323, 1451])
+def test_answers_with_results_after_both_are_compared_with_results_after_each(seed: int, tmp_path: Path) -> None:
+    path = tmp_path / "session.jsonl"
+    path.write_bytes(trees.GENERATORS["omp"](seed))
+    case = Case(Source("omp", path), "claude")
+    (tmp_path / "converted").mkdir()
+    converted = sessiontree.open(convert(case.source, "claude", tmp_path / "converted"), dialect="claude")
+    rebuilt = {"messages": render(converted.context().messages, "anthropic").messages}
+    ours, theirs = compare_history(case, case.source.opened("claude"), rebuilt)
+    assert ours == theirs

@@ -37,7 +37,7 @@ from sessiontree.dialects.claude.loose_lines import find_trailing_lines, is_turn
 from sessiontree.dialects.claude.parallel_calls import insert_parallel_lines
 from sessiontree.dialects.claude.records import object_in, string_in
 from sessiontree.dialects.claude.reparent import client_bridge, find_reparentings, recovery_bridge
-from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
+from sessiontree.dialects.contract import ReadOptions
 
 _BATCH = 256
 
@@ -180,21 +180,7 @@ def _snipped_ids(chain: Chain) -> set[str]:
 
 def find_leaf(chain: Chain, read_options: ReadOptions) -> int | None:
     """Return the current leaf of the session; None when there is no chain line."""
-    if read_options.as_of == "timestamps":
-        return _find_newest_leaf(chain)
-    loaded = find_loaded_lines(chain)
-    last = _find_last_line(chain, loaded)
-    if last is None:
-        return None
-    pin, pinned, is_explicit = _find_pin(chain, loaded)
-    candidate = _find_candidate(chain, loaded, last)
-    if pinned is None or pinned == candidate:
-        return candidate
-    if loaded.preserved and not (is_explicit and pin > last) and pinned not in _find_loaded_ends(chain, loaded):
-        return candidate
-    if (last > pin or not is_explicit) and _is_on_pinned_branch(chain, loaded, candidate, pinned):
-        return candidate
-    return pinned
+    return _find_newest_leaf(chain) if read_options.as_of == "timestamps" else find_client_leaf(chain)
 
 
 def find_client_leaf(chain: Chain) -> int | None:
@@ -203,7 +189,19 @@ def find_client_leaf(chain: Chain) -> int | None:
 
 
 def _find_client_leaf(chain: Chain) -> int | None:
-    return find_leaf(chain, AS_CLIENT)
+    loaded = find_loaded_lines(chain)
+    last = _find_last_line(chain, loaded)
+    if last is None:
+        return None
+    pin, pinned, is_explicit = _find_pin(chain, loaded)
+    candidate = _find_candidate(chain, loaded, last)
+    if pinned is None or pinned == candidate:
+        return candidate
+    if loaded.preserved and not (is_explicit and pin > last) and pinned not in chain.once(_find_loaded_ends):
+        return candidate
+    if (last > pin or not is_explicit) and _is_on_pinned_branch(chain, loaded, candidate, pinned):
+        return candidate
+    return pinned
 
 
 def has_lines_beside_leaf(chain: Chain) -> bool:
@@ -254,7 +252,7 @@ def _find_turn(chain: Chain, loaded: LoadedLines, node: int) -> int | None:
     seen: set[int] = set()
     at: int | None = node
     while at is not None and at not in seen:
-        if chain.facts(at).is_turn:
+        if is_turn(chain, at):
             return at
         seen.add(at)
         at = loaded.links[at] if at in loaded.links else chain.recorded_parent(at)
@@ -264,7 +262,7 @@ def _find_turn(chain: Chain, loaded: LoadedLines, node: int) -> int | None:
 def _find_candidate(chain: Chain, loaded: LoadedLines, last: int) -> int:
     """Return the leaf before pins are considered, given the last line of the file."""
     if loaded.preserved:
-        ends = _find_loaded_ends(chain, loaded)
+        ends = chain.once(_find_loaded_ends)
         if len(ends) != 1 or _find_turn(chain, loaded, last) in ends:
             return last
         (end,) = ends
@@ -282,8 +280,9 @@ def _find_candidate(chain: Chain, loaded: LoadedLines, last: int) -> int:
     return max(candidates, key=lambda node: (_time_of(chain, node), depths[node], node))
 
 
-def _find_loaded_ends(chain: Chain, loaded: LoadedLines) -> set[int]:
+def _find_loaded_ends(chain: Chain) -> set[int]:
     """Return the user and assistant lines that the loaded branches end with."""
+    loaded = find_loaded_lines(chain)
     parents = _loaded_parents(chain, loaded)
     ends = _find_ends(chain, loaded, parents)
     if len(ends) == 1 and not any(map(chain.can_be_leaf, ends)):
@@ -296,7 +295,7 @@ def _find_ends(chain: Chain, loaded: LoadedLines, parents: Mapping[int, int | No
     inner = set(parents.values())
     turns = (_find_turn(chain, loaded, node) for node in parents if node not in inner)
     ends = {turn for turn in turns if turn is not None}
-    return ends - {parent for node, parent in parents.items() if parent in ends and chain.facts(node).is_turn}
+    return ends - {parent for node, parent in parents.items() if parent in ends and is_turn(chain, node)}
 
 
 def _loaded_parents(chain: Chain, loaded: LoadedLines) -> dict[int, int | None]:
