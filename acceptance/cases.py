@@ -138,7 +138,7 @@ def try_case(case: Case, folder: Path) -> Outcome:
         if (case.program == "pi" or case.program == "omp") and (case.is_unconverted or not case.is_original):
             check_resumes(case.program, path, folder / "resumed")
     except NoHistoryError as error:
-        if case.is_original and not case.source.opened().context().messages:
+        if _has_no_conversation(case):
             return Outcome(case, "ok", "there is no conversation")
         if case.is_original and case.program == "claude" and _refuses_subagents(case, folder / "again"):
             return Outcome(case, "known", REFUSES_SUBAGENTS, [str(error)])
@@ -149,6 +149,14 @@ def try_case(case: Case, folder: Path) -> Outcome:
     known = known or find_rule_difference(case, ours, theirs, rebuilt)
     reason = known or suspect(case, path, rebuilt)
     return Outcome(case, "known" if known else "differs", reason, differences(ours, theirs))
+
+
+def _has_no_conversation(case: Case) -> bool:
+    """Whether nothing is to be sent, as of a session with nothing but thinking of another model."""
+    if case.is_original:
+        return not case.source.opened().context().messages
+    nothing, sent = compare_history(case, case.source.opened(case.program), {"messages": []})
+    return case.program not in ("pi", "omp") and nothing == sent
 
 
 REFUSES_SUBAGENTS = "Claude Code refuses a file if a line of a sub-agent is pinned, or is the end next to kept lines"

@@ -69,6 +69,11 @@ def test_a_compaction_may_keep_nothing_or_start_to_keep_at_a_metadata_entry() ->
     assert check_round_trip(*entries).texts()[1:] == ["kept", "new"]
 
 
+def test_a_compaction_may_start_to_keep_at_a_metadata_entry_before_all_messages() -> None:
+    entries = [entry("model_change", "x1", modelId="m"), user("u1", "kept"), compaction("k1", "x1"), user("u2", "new")]
+    assert check_round_trip(*entries).texts()[1:] == ["kept", "new"]
+
+
 def test_an_older_summary_among_kept_messages_is_not_sent_again() -> None:
     entries = [
         user("u1", "one"),

@@ -243,9 +243,11 @@ class WriteState:
         """Return the lines from an entry to a compaction's parent; none when the entry is not on that path."""
         main, at = self.main_line(first), parent
         found: list[tuple[str, ...]] = []
-        while at is not None and at in self._placed:
+        while True:
             if first in self._metadata_parents and self._metadata_parents[first] == at:
                 return _flatten(found)
+            if at is None or at not in self._placed:
+                break
             placed = self._placed[at]
             if placed.kept is None:  # the summary of an earlier compaction is replaced by the new one
                 found.append(placed.uuids)
