@@ -71,10 +71,15 @@ def store_kind(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
         with _chosen(lambda data, name: _in_file(tmp_path_factory.mktemp("stores"), data, name)):
             yield request.param
     else:
+        import psycopg
+
         from sessiontree.stores.postgres import open_postgres_repository
 
-        server = request.getfixturevalue("server")
-        repository = open_postgres_repository(server.create_database(f"kind{next(_numbers)}"))
+        name = f"kind{next(_numbers)}"
+        address = request.getfixturevalue("server").create_database(name)
+        with psycopg.connect(address, autocommit=True) as connection:  # thousands of commits must not wait for the disk
+            connection.execute(f"ALTER DATABASE {name} SET synchronous_commit = off".encode())
+        repository = open_postgres_repository(address)
         repository.upgrade()
         with contextlib.closing(repository), _chosen(lambda data, name: _in_database(repository, data, name)):
             yield request.param

@@ -55,7 +55,13 @@ async def main():
     except NotFoundError:
         prompts = [f"of lane-{number}." for number in range(1, int(lanes) + 1)]
         begun = explore(
-            session, prompts=prompts, models=[model], tools=tools, parallel=int(lanes), worktrees=worktrees == "yes"
+            session,
+            prompts=prompts,
+            models=[model],
+            tools=tools,
+            parallel=int(lanes),
+            worktrees=worktrees == "yes",
+            keep_worktrees=True,  # on a slow machine every child may be killed before it has begun
         )
     async with begun as exploration:
         await exploration.finish()
