@@ -315,8 +315,10 @@ class _ParallelLines:
                 found.append(node)
                 continue
             passed.append(node)
-            has_command = has_command or self._is_command(node)
-            has_results = has_results or bool(self._chain.summary(node).results)
+            if not has_results:
+                has_results = bool(self._chain.summary(node).results)
+                # Asked only for the few lines before the results, because it reads the line.
+                has_command = has_command or (not has_results and self._is_command(node))
         return found + passed
 
     def _is_command(self, node: int) -> bool:
