@@ -15,7 +15,6 @@ import pytest
 
 import sessiontree
 from sessiontree.errors import NotFoundError, ReplacedError, UsageError
-from sessiontree.stores.repositories import open_repository
 from tests.stores import POSTGRESQL
 
 _numbers = itertools.count()
@@ -34,8 +33,10 @@ def stored_session(request: pytest.FixtureRequest) -> sessiontree.Session:
     if request.param == "files":
         found: sessiontree.Session = request.getfixturevalue("session")
         return found
+    from sessiontree.stores.postgres import open_postgres_repository  # needs psycopg, which few tests do
+
     address = request.getfixturevalue("server").create_database(f"writers{next(_numbers)}")
-    open_repository(address).upgrade()  # type: ignore[attr-defined]
+    open_postgres_repository(address).upgrade()
     session = sessiontree.create(cwd="/", home=address)
     session.append("user", "start")
     return session

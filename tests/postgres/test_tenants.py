@@ -14,6 +14,7 @@ import pytest
 
 import sessiontree
 from sessiontree.cli import main
+from sessiontree.core.messages import message_text
 from sessiontree.errors import NotFoundError, SessionTreeError, UsageError
 from sessiontree.stores.contract import SessionRef, read_bytes
 from sessiontree.stores.postgres import open_postgres_repository
@@ -292,4 +293,5 @@ def test_tenants_share_the_connections_of_their_database(repository: PostgresRep
     assert row[0] <= 2, "one for each that is used at the same time, not for each tenant"
     for name in names:
         (stat,) = tenant(name).iter_stats()
-        assert sessiontree.open(stat.ref).context().messages[0].text == f"{SECRET} of {name}"  # type: ignore[union-attr]
+        (message,) = sessiontree.open(stat.ref).context().messages
+        assert message_text(message) == f"{SECRET} of {name}"
