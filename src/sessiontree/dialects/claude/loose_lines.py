@@ -106,18 +106,7 @@ class _Rows:
         self._responses: dict[int, str] = {}
 
     def parent(self, node: int) -> int | None:
-        """Return the nearest line above a line that is not progress."""
-        links, parents, types = self._links, self._chain.parents, self._chain.types
-        progress: list[int] = []
-        at = links.get(node, parents[node])
-        while at is not None and types[at] == "progress":
-            if at in self._above_progress:
-                at = self._above_progress[at]
-                break
-            progress.append(at)
-            at = links.get(at, parents[at])
-        self._above_progress.update(dict.fromkeys(progress, at))
-        return at
+        return parent_of(self._chain, node, self._links, self._above_progress)
 
     def line_above(self, node: int) -> int | None:
         """Return the nearest line above a line that is not one of the lines."""
@@ -169,9 +158,19 @@ def is_turn(chain: Chain, node: int) -> bool:
     return (summary is not None and summary.is_message) or chain.facts(node).is_turn
 
 
-def parent_of(chain: Chain, node: int, links: Links) -> int | None:
-    """Return the nearest line above a line that is not progress."""
+def parent_of(chain: Chain, node: int, links: Links, known: dict[int, int | None] | None = None) -> int | None:
+    """Return the nearest line above a line that is not progress.
+
+    `known` remembers it for the progress lines that were passed: a transcript can have thousands of them in a row.
+    """
+    known = {} if known is None else known
+    progress: list[int] = []
     parent = links.get(node, chain.parents[node])
     while parent is not None and chain.types[parent] == "progress":
+        if parent in known:
+            parent = known[parent]
+            break
+        progress.append(parent)
         parent = links.get(parent, chain.parents[parent])
+    known.update(dict.fromkeys(progress, parent))
     return parent
