@@ -267,14 +267,17 @@ class _Conversion:
         encoded = self._encode_mapped(with_original_tools(edited), parent)
         self._track_id(entry, encoded.id)
         self._report.count(entry)
-        notes = [*unsent_notes, *edit_notes, *encoded.notes]
-        dropped = next((note for note in encoded.notes if note.kind == "dropped"), None)
-        if dropped is not None and is_left_out(edited):
+        if unsent_notes or edit_notes or encoded.notes:
+            self._add_notes(edited, [*unsent_notes, *edit_notes, *encoded.notes], encoded.notes)
+        return encoded.lines
+
+    def _add_notes(self, entry: CanonicalEntry, notes: Sequence[LossNote], of_encoder: Sequence[LossNote]) -> None:
+        dropped = next((note for note in of_encoder if note.kind == "dropped"), None)
+        if dropped is not None and is_left_out(entry):
             self._report.dropped_ids.add(entry.id)
             notes = [msgspec.structs.replace(note, kind="dropped", why=dropped.why) for note in notes[:1]]
         for note in notes:
             self._report.note(note)
-        return encoded.lines
 
     def _encode_mapped(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
         """Encode an entry with the target's tools and roles."""
@@ -351,7 +354,10 @@ class _Conversion:
         yield from (id for id, node in leaves if id != leaf and not inner[node])
 
     def _track_id(self, entry: CanonicalEntry, id: str | None) -> None:
-        self._numbers.update(dict.fromkeys((entry.id, *entry.aliases), len(self._new_ids)))
+        number = len(self._new_ids)
+        self._numbers[entry.id] = number
+        for alias in entry.aliases:
+            self._numbers[alias] = number
         self._new_ids.append(id)
 
     def _new_id(self, name: str | None) -> str | None:

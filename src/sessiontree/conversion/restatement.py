@@ -259,19 +259,22 @@ def _content_parts(content: Content) -> list[str]:
 
 def _recorded_parts(entry: CanonicalEntry) -> list[str] | None:
     """The recorded texts of an entry that each client introduces in its own words; None for any other entry."""
-    message = entry.fields.get("message")
-    fields: Mapping[str, Any] = message if isinstance(message, dict) else entry.fields
-    match (entry.kind, fields.get("role")):
-        case ("compaction" | "branch_summary", _):
-            names: tuple[str, ...] = ("summary",)
-        case ("message", "bashExecution" | "pythonExecution") if fields.get("excludeFromContext") is not True:
-            names = ("command", "code", "output")
-        case ("message", "fileMention"):
-            files = fields.get("files")
-            found = [file for file in files if isinstance(file, dict)] if isinstance(files, list) else []
-            return [_folded(str(file.get(name) or "")) for file in found for name in ("path", "content")]
-        case _:
-            return None
+    if entry.kind in ("compaction", "branch_summary"):
+        return _folded_values(entry.fields, ("summary",))
+    message = entry.fields.get("message") if entry.kind == "message" else None
+    if not isinstance(message, dict):
+        return None
+    role = message.get("role")
+    if role in ("bashExecution", "pythonExecution") and message.get("excludeFromContext") is not True:
+        return _folded_values(message, ("command", "code", "output"))
+    if role == "fileMention":
+        files = message.get("files")
+        found = [file for file in files if isinstance(file, dict)] if isinstance(files, list) else []
+        return [_folded(str(file.get(name) or "")) for file in found for name in ("path", "content")]
+    return None
+
+
+def _folded_values(fields: Mapping[str, Any], names: Sequence[str]) -> list[str]:
     return [_folded(value) for name in names if isinstance(value := fields.get(name), str)]
 
 

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from sessiontree import plugins
@@ -202,8 +201,7 @@ def _original_call(block: Any, original: Any) -> Any:
 
 
 def _with_message(entry: CanonicalEntry, message: dict[str, Any], tools: dict[str, Any]) -> CanonicalEntry:
-    mapped = msgspec.structs.replace(entry, fields={**entry.fields, "message": message})
-    return with_carried_data(mapped, _TOOLS, tools)
+    return with_carried_data(entry, _TOOLS, tools, message=message)
 
 
 @lru_cache(maxsize=64)  # nearly all calls are of a few tools

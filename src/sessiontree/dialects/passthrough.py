@@ -65,11 +65,11 @@ def is_restated(entry: CanonicalEntry) -> bool:
     return carried_data(entry, RESTATED) is True
 
 
-def with_carried_data(entry: CanonicalEntry, name: str, value: Any) -> CanonicalEntry:
-    """Replace the data that an entry carries under a name; None or an empty value removes it."""
-    if not value and PASSTHROUGH not in entry.fields:
+def with_carried_data(entry: CanonicalEntry, name: str, value: Any, **changed: Any) -> CanonicalEntry:
+    """Replace the data that an entry carries under a name, and some fields; None or an empty value removes the data."""
+    if not value and not changed and PASSTHROUGH not in entry.fields:
         return entry
-    fields, carried = {**entry.fields}, {**_object(entry.fields, PASSTHROUGH)}
+    fields, carried = {**entry.fields, **changed}, {**_object(entry.fields, PASSTHROUGH)}
     fields.pop(PASSTHROUGH, None)
     carried.pop(name, None)
     if value:

@@ -14,6 +14,8 @@ from zlib import crc32
 import msgspec
 
 _CHECKSUM = 4
+_RESIDUE = 0x2144DF1C
+"""The checksum of anything that ends with its own checksum, lowest byte first: one pass checks a value."""
 _NOT_DAMAGE = frozenset(
     {
         sqlite3.SQLITE_AUTH,
@@ -63,15 +65,14 @@ def move_away(path: str) -> None:
 
 def seal(value: bytes | bytearray) -> bytes:
     """A value with its checksum."""
-    return b"".join((value, crc32(value).to_bytes(_CHECKSUM, "big")))
+    return b"".join((value, crc32(value).to_bytes(_CHECKSUM, "little")))
 
 
 def unseal(sealed: object) -> bytes | None:
     """The value that was sealed; None if it is damaged."""
-    if not isinstance(sealed, bytes) or len(sealed) < _CHECKSUM:
+    if not isinstance(sealed, bytes) or crc32(sealed) != _RESIDUE:
         return None
-    value = sealed[:-_CHECKSUM]
-    return value if crc32(value).to_bytes(_CHECKSUM, "big") == sealed[-_CHECKSUM:] else None
+    return sealed[:-_CHECKSUM]
 
 
 def row_checksum(*values: object) -> int:

@@ -662,9 +662,9 @@ class Journal:
 
     def resolved_fields(self, nodes: Sequence[int]) -> Iterator[dict[str, Any]]:
         """Decoded lines of some entries, with blob references replaced by their content."""
+        may_refer = self.dialect.traits.may_refer_to_blobs
         for node, raw in zip(nodes, self.iter_raw(nodes), strict=True):
-            refers = self.dialect.traits.may_refer_to_blobs and _BLOB_PREFIX in raw
-            yield self._resolve_blobs(node, raw) if refers else self.fields_of(raw)
+            yield self._resolve_blobs(node, raw) if may_refer and _BLOB_PREFIX in raw else self.fields_of(raw)
 
     def raw_lines(self) -> Iterator[bytes]:
         """Every line of the file in order, without LF, damaged ones included."""

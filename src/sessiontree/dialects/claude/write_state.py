@@ -73,7 +73,7 @@ class WriteState:
         self._continued: set[str] = set()
         """Responses after which, or after whose results, the conversation continued."""
         self._tip: str | None = None
-        self._answered: dict[str, set[str]] = {}
+        self._answered: dict[str, tuple[str, ...]] = {}
         """Responses -> the lines of their calls that have results."""
 
     @property
@@ -88,7 +88,7 @@ class WriteState:
             if name:
                 self._main_lines[name] = placed.main
         if placed.response is not None:
-            self._answered.setdefault(placed.response, set()).add(placed.call_line)
+            self._answered[placed.response] = (*self._answered.get(placed.response, ()), placed.call_line)
 
     def add_metadata(self, entry: CanonicalEntry, id: str, parent: str | None) -> None:
         self._last_metadata[parent] = id
@@ -202,7 +202,8 @@ class WriteState:
             return False
         response, answered = self._find_open_response(parent)
         if response is not None:
-            if not self._answered.get(response, answered) <= answered or (is_result and response in self._continued):
+            is_mixed = not answered.issuperset(self._answered.get(response, ()))
+            if is_mixed or (is_result and response in self._continued):
                 return True
             if not is_result:
                 self._continued.add(response)
