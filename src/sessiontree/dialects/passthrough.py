@@ -67,15 +67,18 @@ def is_restated(entry: CanonicalEntry) -> bool:
 
 def with_carried_data(entry: CanonicalEntry, name: str, value: Any, **changed: Any) -> CanonicalEntry:
     """Replace the data that an entry carries under a name, and some fields; None or an empty value removes the data."""
-    if not value and not changed and PASSTHROUGH not in entry.fields:
+    known = _object(entry.fields, PASSTHROUGH)
+    if not value and not changed and name not in known:
         return entry
-    fields, carried = {**entry.fields, **changed}, {**_object(entry.fields, PASSTHROUGH)}
-    fields.pop(PASSTHROUGH, None)
-    carried.pop(name, None)
+    fields, carried = {**entry.fields, **changed}, {**known}
     if value:
         carried[name] = value
+    else:
+        carried.pop(name, None)
     if carried:
         fields[PASSTHROUGH] = carried
+    else:
+        fields.pop(PASSTHROUGH, None)
     return msgspec.structs.replace(entry, fields=fields)
 
 
@@ -129,9 +132,9 @@ def _changes(
     changed = {
         name: value
         for name, value in wanted.items()
-        if name not in besides and (name not in decoded or not _is_same(decoded[name], value))
+        if not (name in decoded and _is_same(decoded[name], value)) and name not in besides
     }
-    return changed, [name for name in decoded if name not in besides and name not in wanted]
+    return changed, [name for name in decoded if name not in wanted and name not in besides]
 
 
 def _content_changes(
