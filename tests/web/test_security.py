@@ -6,9 +6,12 @@ import contextlib
 import datetime
 import ipaddress
 import re
+import socket
 import ssl
 import subprocess
 import sys
+import threading
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -188,3 +191,25 @@ def test_a_server_for_other_machines_is_encrypted_and_asks_for_the_token(home: P
     finally:
         server.terminate()
         server.communicate(timeout=60)
+
+
+def test_a_server_that_stops_closes_connections_that_it_is_just_accepting(library: Library, tmp_path: Path) -> None:
+    for _ in range(8):
+        site = Site(library, str(tmp_path))
+        assert site.get("/").status == 401
+        connections: list[socket.socket] = []
+
+        def connect(port: int = site.port, opened: list[socket.socket] = connections) -> None:
+            with contextlib.suppress(OSError):  # until the server accepts no more
+                while True:
+                    opened.append(socket.create_connection(("127.0.0.1", port), timeout=15))
+                    time.sleep(0.002)
+
+        thread = threading.Thread(target=connect)
+        thread.start()
+        time.sleep(0.05)
+        site.close()
+        thread.join(30)
+        for connection in connections:
+            with connection, contextlib.suppress(ConnectionError):
+                assert connection.recv(1) == b""  # the end; on a forgotten connection, nothing would come

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import os
 import socket
@@ -117,6 +118,10 @@ def serve_users(repository: TokenRepository, options: ServeOptions, notify: Call
     Server(gate, options.tls_cert, options.tls_key).run(sockets=[listener.socket])
 
 
+_ACCEPT_SECONDS = 0.05
+"""So that connections which are just being accepted are known, and told to end: browsers open some in advance."""
+
+
 class Server(uvicorn.Server):
     """A server that ends its event streams before it waits for open requests."""
 
@@ -140,7 +145,11 @@ class Server(uvicorn.Server):
         for listener in self.servers:
             listener.close()  # first: a browser connects again as soon as its stream ends
         self._stop_streams()
+        await asyncio.sleep(_ACCEPT_SECONDS)
         await super().shutdown(sockets)
+        for connection in list(self.server_state.connections):  # their requests did not end in time
+            connection.transport.abort()
+        await asyncio.sleep(0)  # the event loop closes their sockets
 
 
 def bind(host: str, port: int) -> socket.socket:
