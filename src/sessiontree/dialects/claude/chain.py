@@ -11,6 +11,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from sys import intern
 from typing import TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary
 
@@ -62,7 +63,7 @@ class _Computed(Struct):
     """Number of times that all lines were searched for a few."""
 
 
-class Facts(Struct, frozen=True):
+class Facts(Struct, frozen=True, gc=False):
     """The fields of a line that the rules need."""
 
     time: int | None
@@ -310,7 +311,7 @@ def _read_facts(raw: bytes) -> Facts:
         )
     return Facts(
         milliseconds(line.timestamp),
-        line.sessionId,
+        intern(line.sessionId),  # nearly always the same: a huge session has facts of hundreds of thousands of lines
         line.isSidechain,
         line.isCompactSummary,
         is_turn=line.type in ("user", "assistant"),

@@ -166,11 +166,15 @@ class _ParallelLines:
             return []
         responses: dict[_Key, _Response] = {}
         owners: dict[str, _Response | None] = {}
-        assistants = [
-            (node, summary) for node, summary in _iter_summaries(self._chain, self._path) if summary.is_assistant
-        ]
-        calls = {call for node, summary in assistants if self._key(node, summary) in keys for call in summary.calls}
-        for node, summary in assistants:
+        calls = {
+            call
+            for node, summary in _iter_summaries(self._chain, self._path)
+            if summary.is_assistant and self._key(node, summary) in keys
+            for call in summary.calls
+        }
+        for node, summary in _iter_summaries(self._chain, self._path):
+            if not summary.is_assistant:
+                continue
             key = self._key(node, summary)
             response = responses.get(key)
             if response is not None:

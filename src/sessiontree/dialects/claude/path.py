@@ -97,7 +97,8 @@ def _with_parallel_lines(
         nodes, trailing = _split_trailing_lines(chain, nodes, eligible)
     nodes = insert_parallel_lines(chain, nodes, eligible, read_options.recovered)
     if trailing:
-        nodes = list(dict.fromkeys([*nodes, *trailing]))
+        known = set(trailing).intersection(nodes)  # of a huge path, no set is created
+        nodes += [node for node in trailing if node not in known]
     if read_options.snips:
         removed = chain.once(_snipped_ids)
         nodes = [node for node in nodes if chain.tree.ids[node] not in removed]
