@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import random
 import statistics
 import sys
 import tempfile
@@ -123,12 +124,18 @@ async def fill_all(sessions: dict[str, Any], entries: int) -> dict[str, Timed]:
 
 
 async def time_in_turns(sessions: Sequence[Timed]) -> None:
-    """Append to all sessions in turns and branch them in turns: a slow moment of the machine affects all of them."""
+    """Append to all sessions in turns and branch them in turns: a slow moment of the machine affects all of them.
+
+    Each round has another order: the session after one that reads all of its rows finds the processor's caches empty.
+    """
+    order, chance = [*sessions], random.Random(25)
     for _ in range(_SAMPLES):
-        for timed in sessions:
+        chance.shuffle(order)
+        for timed in order:
             await timed.append()
     for _ in range(_SAMPLES // 4):
-        for timed in sessions:
+        chance.shuffle(order)
+        for timed in order:
             if "branch" in timed.calls and not timed.is_too_slow:
                 await timed.branch()
 

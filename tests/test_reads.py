@@ -102,3 +102,5 @@ def test_scattered_entries_are_read_exactly(data: tuple[str, bytes]) -> None:
     assert [session.raw(ids[node]) for node in nodes] == [lines[node] for node in nodes]
     assert list(session.journal.iter_raw(nodes)) == [lines[node] for node in nodes]
     assert list(session.journal.iter_raw(range(0, ENTRIES, 500))) == lines[::500]
+    for some in (nodes, range(45_000, ENTRIES), [46_999, 46_998, 46_997], [7, 7], []):
+        assert session.journal.read_joined(some) == b"\n".join([lines[node] for node in some])

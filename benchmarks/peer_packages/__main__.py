@@ -4,7 +4,8 @@
     python -m benchmarks.peer_packages --only stores --frameworks langgraph,pydantic-ai
 
 Stores and fast-resume are installed in their newest versions, the others in those of the tests. What cannot be
-installed or measured is a row with the reason.
+installed or measured is a row with the reason. All parts together take about a quarter of an hour; where a framework is
+too slow for the long history, its rows name the length that was measured.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,7 @@ from tests_adapters.environments import ROOT, NotInstalledError, environment, ve
 from benchmarks.generate import scratch_folder
 from benchmarks.peer_packages import libraries, loaders
 from benchmarks.peer_packages.processes import CommandFailedError, measured
-from benchmarks.peer_packages.stores import DATABASE_STORES, FILE_STORES, OURS
+from benchmarks.peer_packages.stores import DATABASE_STORES, FILE_STORES, LONGEST, OURS
 from sessiontree.stores.postgres import open_postgres_repository
 
 PACKAGES: dict[str, tuple[list[str], list[str]]] = {
@@ -65,6 +67,7 @@ def main() -> None:
     today = datetime.datetime.now(datetime.UTC).date()
     versions = [f"{name} {version_in(pythons[key], name)}" for key in pythons for name in VERSIONS[key]]
     print(f"Python {sys.version.split()[0]}, {today}{''.join(f', {name}' for name in versions)}\n", flush=True)
+    begin = time.monotonic()
     if "stores" in parts:
         _print(_STORE_TITLES, _store_rows(pythons, options))
     if "postgres" in parts:
@@ -74,6 +77,7 @@ def main() -> None:
         _print(titles, loaders.rows(options.rounds))
     if "libraries" in parts:
         _print(("program", "200 sessions, 155 MB", "CPU", "peak memory", "found"), libraries.rows(options.rounds))
+    print(f"measured in {(time.monotonic() - begin) / 60:.0f} minutes", flush=True)
 
 
 def _install(frameworks: Sequence[str], pythons: dict[str, str]) -> Iterator[tuple[str, str]]:
@@ -104,7 +108,8 @@ def _store_rows(pythons: dict[str, str], options: argparse.Namespace) -> Iterato
     scratch = scratch_folder() / "peers"
     for framework, stores in FILE_STORES.items():
         for store in stores if framework in pythons else ():
-            limits = ["--entries", str(options.entries), "--seconds", str(options.seconds)]
+            entries = min(options.entries, LONGEST.get(framework, options.entries))
+            limits = ["--entries", str(entries), "--seconds", str(options.seconds)]
             try:
                 found = _measure(pythons[framework], framework, store, scratch, limits)
                 unsynced = (
@@ -122,12 +127,19 @@ def _store_rows(pythons: dict[str, str], options: argparse.Namespace) -> Iterato
                 _ms(found, "wall_first"),
                 _ms(unsynced, "append_first"),
                 _ms(found, "append_last"),
-                f"{found['history']:,}",
+                _length(found["history"], entries, options),
                 _ms(found, "latest"),
                 _ms(found, "branch_first"),
                 _ms(found, "branch_last"),
                 f"{found['memory']:,.0f} MB",
             )
+
+
+def _length(history: int, entries: int, options: argparse.Namespace) -> str:
+    """The measured length, with the reason if it is not the one that was asked for."""
+    if history < entries:
+        return f"{history:,} (after {options.seconds:.0f} s)"
+    return f"{history:,}" if entries == options.entries else f"{history:,} (limit: too slow for {options.entries:,})"
 
 
 _SHORT = ["--entries", "100", "--seconds", "1"]

@@ -316,3 +316,6 @@ DATABASE_STORES: dict[str, dict[str, Maker]] = {
     "pydantic-ai": {f"TreeConversationStore{OURS}": _pydantic_tree},
 }
 """The same in PostgreSQL."""
+LONGEST = {"google-adk": 2_000, "langgraph": 500}
+"""By framework: the longest history that is written. ADK syncs each event on its own, and each step of LangGraph
+reads and writes the whole state: 60,000 messages would take up to twenty minutes and about six hours."""

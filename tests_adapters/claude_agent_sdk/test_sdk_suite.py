@@ -32,7 +32,10 @@ COUNTING_PASSES = {
     "test_cancelled_after_mkdtemp_cleans_temp_dir[trio]",
     "test_eager_flush_mode_appends_per_frame_before_result",
 }
-"""Tests that give the store 5, 50 and 10 passes of the event loop to answer: a thread usually takes longer."""
+"""Tests that give the store 5, 50 and 10 passes of the event loop to answer: a thread usually takes longer.
+
+A pass takes 10 microseconds, and the syncs of a first append alone take more than a hundred passes.
+"""
 
 
 @pytest.fixture(scope="module")

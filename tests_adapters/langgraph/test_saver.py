@@ -12,7 +12,7 @@ import random
 import subprocess
 import sys
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
@@ -256,6 +256,59 @@ def test_values_come_back_exactly_in_channels_writes_and_metadata(value: Any, ho
     expected_value = expected.checkpoint["channel_values"]["value"]
     assert found.pending_writes == [("task", "value", expected_value)]
     assert found.metadata["extra"] == expected_value or isinstance(value, str)
+
+
+def _answer() -> AIMessage:
+    call = {"name": "read", "args": {"lines": [1, 2]}, "id": "c", "type": "tool_call"}
+    return AIMessage("answer", id="1", tool_calls=[call], response_metadata={"a": 1, "b": 2}, extra={"deep": [0]})
+
+
+CHANGES: dict[str, Callable[[AIMessage], object]] = {
+    "text": lambda message: setattr(message, "content", "other"),
+    "blocks": lambda message: setattr(message, "content", [{"type": "text", "text": "answer"}]),
+    "name": lambda message: setattr(message, "name", "Ada"),
+    "id": lambda message: setattr(message, "id", "2"),
+    "new key": lambda message: message.additional_kwargs.update(k="v"),
+    "True for 1": lambda message: message.response_metadata.update(a=True),
+    "float for 1": lambda message: message.response_metadata.update(a=1.0),
+    "other order": lambda message: message.response_metadata.update(a=message.response_metadata.pop("a")),
+    "argument of a call": lambda message: message.tool_calls[0]["args"]["lines"].append(3),
+    "fewer calls": lambda message: message.tool_calls.clear(),
+    "extra field": lambda message: message.extra["deep"].append(1),  # type: ignore[attr-defined]
+    "tuple": lambda message: message.additional_kwargs.update(k=(1,)),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+@pytest.mark.parametrize("kept_bytes", [0, 2 << 20])
+def test_a_message_that_is_changed_in_place_changes_only_the_next_checkpoint(
+    name: str, kept_bytes: int, home: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sessiontree.adapters.langgraph.values._KEPT_BYTES", kept_bytes)
+    saver, checkpoint = SessionTreeSaver(home), empty_checkpoint()
+
+    def serialized(saver: Any, config: Any) -> list[Any]:
+        found = saver.get_tuple(config)
+        assert found is not None
+        return [saver.serde.dumps_typed(one) for one in found.checkpoint["channel_values"]["messages"]]
+
+    original = [HumanMessage("question", id="0"), _answer()]
+    checkpoint["channel_values"], checkpoint["channel_versions"] = {"messages": original}, {"messages": 1}
+    first = saver.put({"configurable": {"thread_id": "t", "checkpoint_ns": ""}}, checkpoint, {}, {"messages": 1})
+    found = saver.get_tuple(first)
+    assert found is not None
+    messages = found.checkpoint["channel_values"]["messages"]
+    CHANGES[name](messages[1])
+    assert serialized(saver, first) == [saver.serde.dumps_typed(one) for one in original]
+
+    following = empty_checkpoint()
+    following["channel_values"], following["channel_versions"] = {"messages": messages}, {"messages": 2}
+    second = saver.put(first, following, {}, {"messages": 2})
+    changed = [saver.serde.dumps_typed(one) for one in messages]
+    for reader in (saver, SessionTreeSaver(home)):
+        assert serialized(reader, second) == changed
+        assert serialized(reader, first) == [saver.serde.dumps_typed(one) for one in original]
+    assert changed != [saver.serde.dumps_typed(one) for one in original]
 
 
 def test_pending_writes_are_in_the_order_in_which_a_step_applies_them(home: str) -> None:

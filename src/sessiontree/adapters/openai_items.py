@@ -32,6 +32,7 @@ from sessiontree.core.messages import (
 )
 from sessiontree.dialects.passthrough import passthrough_of
 from sessiontree.session.blob_refs import BLOB_POINTERS
+from sessiontree.session.journal import Journal
 from sessiontree.session.session import Session
 
 Item: TypeAlias = Any
@@ -43,25 +44,25 @@ _CONTEXT_CHANGES = CONVERSATION_TYPES - {"message"} | {"context_edit"}
 """Types of entries that change the context otherwise than by one more message."""
 
 
-class _Carried(Struct, frozen=True):
+class _Carried(Struct, frozen=True, gc=False):
     item: Any = UNSET
     texts: dict[str, Any] | None = None
     images: bool = False
 
 
-class _Passthrough(Struct, frozen=True):
+class _Passthrough(Struct, frozen=True, gc=False):
     carried: _Carried = msgspec.field(default=_Carried(), name=NAME)
 
 
-class _Block(Struct):
+class _Block(Struct, gc=False):
     text: str = ""
 
 
-class _Message(Struct):
+class _Message(Struct, gc=False):
     content: list[_Block]
 
 
-class _Line(Struct):
+class _Line(Struct, gc=False):
     message: _Message
     sessiontree: _Passthrough = _Passthrough()
     blobs: Any = msgspec.field(default=None, name=BLOB_POINTERS)
@@ -132,7 +133,7 @@ def latest_items(session: Session, leaf: str | None, limit: int | None) -> list[
     nodes.reverse()
     ids = journal.tree.ids
     found: list[tuple[str, Item]] = []
-    for at, item in zip(nodes, _decode_items([*journal.iter_raw(nodes)]), strict=True):
+    for at, item in zip(nodes, _decode_items(journal, nodes), strict=True):
         if item is not UNSET:
             found.append((ids[at], item))
         else:  # large content, or an entry of another program
@@ -158,14 +159,14 @@ def _context_items(session: Session, leaf: str | None) -> list[tuple[str, Item]]
     return found
 
 
-def _decode_items(raws: list[bytes]) -> list[Item]:
-    """The items of lines, without decoding more of them; `UNSET` for a line that has none, or may refer to blobs."""
+def _decode_items(journal: Journal, nodes: Sequence[int]) -> list[Item]:
+    """The items of entries, without decoding more of them; `UNSET` for one that has none, or may refer to blobs."""
     try:
-        return [_item_of(line) for line in _decode_lines(b"\n".join(raws))]
+        return [_item_of(line) for line in _decode_lines(journal.read_joined(nodes))]
     except _NOT_OURS:
         pass  # some line is of another program: decode one by one
     found: list[Item] = []
-    for raw in raws:
+    for raw in journal.iter_raw(nodes):
         try:
             found.append(_item_of(_decode_line(raw)))
         except _NOT_OURS:

@@ -603,6 +603,12 @@ class Journal:
             nodes = [self._updates.get(node, node) for node in nodes]
         return self.iter_lines(nodes)
 
+    def read_joined(self, nodes: Sequence[int]) -> bytes:
+        """Read the raw lines that `iter_raw` iterates over, joined by LF, for a decoder of several lines."""
+        if self._parts or self._updates or self._state_lines:
+            return b"\n".join(self.iter_raw(nodes))
+        return self._offsets.read_joined(nodes, self._read_into)
+
     def _joined_line(self, node: int) -> bytes:
         """The line of an entry with its further parts."""
         raws = list(self.iter_lines([node, *self._parts.get(node, ())]))

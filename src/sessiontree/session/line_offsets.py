@@ -137,6 +137,17 @@ class LineOffsets:
 
     def iter_raw(self, nodes: Sequence[int], read_into: ReadInto) -> Iterator[bytes]:
         """Iterate over the bytes of some entries in the given order, without LF; neighbors are read together."""
+        for lines, view, offset in self._iter_views(nodes, read_into):
+            yield from lines.cut(view, offset)
+
+    def read_joined(self, nodes: Sequence[int], read_into: ReadInto) -> bytes:
+        """Read the bytes of some entries in the given order, joined by LF: much cheaper than one by one."""
+        return b"\n".join([lines.joined(view, offset) for lines, view, offset in self._iter_views(nodes, read_into)])
+
+    def _iter_views(
+        self, nodes: Sequence[int], read_into: ReadInto
+    ) -> Iterator[tuple[_BlockLines | _ListedLine, memoryview, int]]:
+        """Read the bytes of some entries. Each view is valid until the next one; its offset is in the file."""
         # `read_into` is a method of the journal that holds this object. It is passed in each time, because storing it
         # would create a reference cycle, and closed journals would stay in memory until the garbage collector runs.
         buffer = bytearray()  # reused for all reads: fresh memory costs a page fault per page
@@ -148,7 +159,7 @@ class LineOffsets:
             with memoryview(buffer) as view:
                 read_into(start, view[:size])
                 for lines in group:
-                    yield from lines.cut(view, start)
+                    yield lines, view, start
 
     def _iter_groups(self, nodes: Sequence[int]) -> Iterator[_BlockLines | _ListedLine]:
         for run, numbers in self._iter_runs(nodes):
@@ -201,6 +212,12 @@ class _BlockLines(Struct, frozen=True, gc=False):
         shift, stops, first = self.block - offset, self.stops, self.first
         return [bytes(view[stops[at - first] + shift : stops[at - first + 1] + shift - 1]) for at in self.numbers]
 
+    def joined(self, view: memoryview, offset: int) -> bytes:
+        """The lines in one piece, joined by LF."""
+        if self.numbers != [*range(self.first, self.first + len(self.stops) - 1)]:
+            return b"\n".join(self.cut(view, offset))
+        return bytes(view[self.start - offset : self.end - offset - 1])
+
 
 class _ListedLine(Struct, frozen=True, gc=False):
     """A line that was stored on its own."""
@@ -209,7 +226,10 @@ class _ListedLine(Struct, frozen=True, gc=False):
     end: int
 
     def cut(self, view: memoryview, offset: int) -> list[bytes]:
-        return [bytes(view[self.start - offset : self.end - offset])]
+        return [self.joined(view, offset)]
+
+    def joined(self, view: memoryview, offset: int) -> bytes:
+        return bytes(view[self.start - offset : self.end - offset])
 
 
 def _joined(groups: Iterator[_BlockLines | _ListedLine]) -> Iterator[list[_BlockLines | _ListedLine]]:

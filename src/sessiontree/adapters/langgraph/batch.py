@@ -25,6 +25,8 @@ class Batch:
         """Ids of messages that were stored without one."""
         self.bare: dict[int, BareMessage] = {}
         """By the identity of their originals: a message is serialized once."""
+        self.digests: dict[int, tuple[Any, str]] = {}
+        """Messages and their hashes, by the identity of the messages."""
         self.position: str | None = None
         """The entry that the lines follow."""
 

@@ -29,6 +29,7 @@ except ImportError as error:
 import sessiontree
 from sessiontree.adapters.langgraph.batch import Batch
 from sessiontree.adapters.langgraph.thread import CHECKPOINT, DELETED, THREAD, WRITES, Name, Thread
+from sessiontree.adapters.worker_threads import run_write
 from sessiontree.core.ids import is_session_id
 from sessiontree.errors import AmbiguousError, NotFoundError, ReplacedError
 from sessiontree.session.session import Session
@@ -403,6 +404,4 @@ def _changed(stat: SessionStat) -> int:
 
 
 async def _run(call: Callable[..., ResultT], *arguments: Any) -> ResultT:
-    import anyio.to_thread  # works in asyncio and trio; a write that was started is finished when it is cancelled
-
-    return await anyio.to_thread.run_sync(functools.partial(call, *arguments))
+    return await run_write(functools.partial(call, *arguments))

@@ -78,6 +78,8 @@ class Thread:
         """Entry of each message."""
         self.keys: dict[str, MessageKey] = {}
         """By entry."""
+        self.by_id: dict[str | None, str] = {}
+        """Entry of the last message with an id."""
         self._by_version: dict[tuple[str, str, Any], StoredValue] = {}
         self._owners: dict[str, Name] = {}
         """The checkpoint that an entry follows."""
@@ -113,7 +115,8 @@ class Thread:
                 exact = fields.get(EXACT)
                 if exact:
                     self.keys[entry] = (exact["hash"], exact.get("id"))
-                    self.messages[self.keys[entry]] = entry
+                    self.messages[self.keys[entry]] = self.by_id[exact.get("id")] = entry
+                    self.values.forget(entry)
             case "langgraph_checkpoint":
                 owner = (namespace, fields.get("checkpoint", entry))
                 self._index_checkpoint(owner, entry, fields)
@@ -163,7 +166,7 @@ class Thread:
         for one in messages_in(value):
             if "id" in one and one["message"] in self.keys:
                 digest = self.keys[one["message"]][0]
-                self.messages[digest, one["id"]] = one["message"]
+                self.messages[digest, one["id"]] = self.by_id[one["id"]] = one["message"]
                 if self.messages.get((digest, None)) == one["message"]:
                     del self.messages[digest, None]  # an equal message without an id is another one from now on
 
@@ -175,7 +178,8 @@ class Thread:
     # Questions
 
     def latest(self, namespace: str) -> str | None:
-        return max((id for found, id in self.checkpoints.keys() - self.deleted if found == namespace), default=None)
+        names = (name for name in self.checkpoints if name[0] == namespace and name not in self.deleted)
+        return max((id for _, id in names), default=None)
 
     def visible(self, namespace: str | None) -> list[Name]:
         """The checkpoints of a namespace, or of all, newest first."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import contextlib
 import copy
-from collections.abc import Iterator, Mapping
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,7 +16,9 @@ from msgspec import Struct
 from sessiontree.adapters.langgraph.messages import (
     MESSAGE_CLASSES,
     contains_message,
+    copy_message,
     is_json,
+    is_same_message,
     role_of,
     shown_message,
     text_of,
@@ -38,6 +41,10 @@ _SMALL = 1024
 """Values of fewer bytes are in the line of their checkpoint, others in blobs."""
 
 
+_KEPT_BYTES = 2 << 20
+"""Total size of the lines whose messages an open thread keeps in memory."""
+
+
 class BareMessage(Struct, frozen=True):
     """A message without its id, with the hash and the bytes of that."""
 
@@ -55,6 +62,9 @@ class Values:
         self.serde = serde
         self.is_open = type(serde) is JsonPlusSerializer
         """Whether values may be readable in the file: another serializer, for example, encrypts them."""
+        self._kept: OrderedDict[str, tuple[Any, int]] = OrderedDict()
+        """Messages by entry, with the size of their lines; those used last. Callers get copies."""
+        self._kept_bytes = 0
 
     @property
     def _blobs(self) -> BlobStore:
@@ -70,7 +80,20 @@ class Values:
 
     def message_key(self, batch: Batch, value: Any) -> MessageKey | None:
         """The key of a message; None for other values."""
-        return (self._bare(batch, value).digest, value.id) if self.is_open and role_of(value) else None
+        return (self._digest(batch, value), value.id) if self.is_open and role_of(value) else None
+
+    def _digest(self, batch: Batch, message: Any) -> str:
+        """The hash of a message without its id; that of an entry, if that is the same message."""
+        found = batch.digests.get(id(message))
+        if found is None:
+            entry = self._thread.by_id.get(message.id)
+            kept = None if entry is None else self._kept.get(entry)
+            if entry is not None and kept is not None and is_same_message(message, kept[0]):
+                digest = self._thread.keys[entry][0]
+            else:
+                digest = self._bare(batch, message).digest
+            found = batch.digests[id(message)] = (message, digest)
+        return found[1]
 
     def _bare(self, batch: Batch, message: Any) -> BareMessage:
         found = batch.bare.get(id(message))
@@ -86,8 +109,8 @@ class Values:
         if not self.is_open:
             return self._opaque(value)
         if role_of(value):
-            bare = self._bare(batch, value)
-            ref = batch.message((bare.digest, value.id), lambda: self._message(bare, value.id), path)
+            key = (self._digest(batch, value), value.id)
+            ref = batch.message(key, lambda: self._message(self._bare(batch, value), value.id), path)
             return self._opaque(value) if ref is None else ref
         if is_json(value):
             return {"json": value} if len(render_json(value)) < _SMALL else self._opaque(value)
@@ -99,20 +122,43 @@ class Values:
 
     def decode(self, ref: Ref) -> Any:
         entries = [*dict.fromkeys(one["message"] for one in messages_in(ref))]
-        node_of = self._thread.session.journal.tree.node_of
         missing = next((entry for entry in entries if entry not in self._thread.keys), None)
         if missing is not None:
             raise self._thread.damaged(f"the message {missing} of a value is missing")
-        fields = self._thread.session.journal.fields([node_of[entry] for entry in entries])
-        return self._decode(ref, dict(zip(entries, fields, strict=True)))
+        return self._decode(ref, self._read_messages(entries))
 
-    def _decode(self, ref: Ref, messages: Mapping[str, dict[str, Any]]) -> Any:
+    def _read_messages(self, entries: Sequence[str]) -> dict[str, Any]:
+        """Messages by entry, which must not be changed; the fields of its line for one that only the serializer knows.
+
+        In most threads the messages of a checkpoint are those of the one before, and one more.
+        """
+        found: dict[str, Any] = {entry: kept[0] for entry in entries if (kept := self._kept.get(entry)) is not None}
+        for entry in found:
+            self._kept.move_to_end(entry)
+        journal = self._thread.session.journal
+        unknown = [entry for entry in entries if entry not in found]
+        nodes = [journal.tree.node_of[entry] for entry in unknown]
+        for entry, fields, size in zip(unknown, journal.fields(nodes), journal.sizes(nodes), strict=True):
+            found[entry] = fields
+            if "class" in fields[EXACT]:
+                found[entry] = self._restore(fields, fields[EXACT].get("id"))
+                self._kept[entry] = (found[entry], size)
+                self._kept_bytes += size
+        while self._kept_bytes > _KEPT_BYTES:
+            self._kept_bytes -= self._kept.popitem(last=False)[1][1]
+        return found
+
+    def forget(self, entry: str) -> None:
+        """Drop the message of an entry, because a later line has its id."""
+        self._kept_bytes -= self._kept.pop(entry, (None, 0))[1]
+
+    def _decode(self, ref: Ref, messages: Mapping[str, Any]) -> Any:
         match ref:
             case {"json": value}:
                 return copy.deepcopy(value)
             case {"message": entry}:
-                fields = messages[entry]
-                return self._restore(fields, ref.get("id") or fields[EXACT].get("id"))
+                message, id = messages[entry], ref.get("id") or self._thread.keys[entry][1]
+                return self._restore(message, id) if type(message) is dict else copy_message(message, id)
             case {"list": items}:
                 return [self._decode(item, messages) for item in items]
             case {"dict": items}:
