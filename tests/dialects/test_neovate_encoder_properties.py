@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from sessiontree.conversion.walk import iter_entries
 from sessiontree.dialects.canonical import CanonicalEntry
+from sessiontree.dialects.contract import AS_CLIENT
+from sessiontree.dialects.neovate import NEOVATE
 from sessiontree.repair import examine
 from sessiontree.session.session import Session
 from tests.builders import examples
@@ -21,6 +23,7 @@ from tests.dialects.neovate_sessions import (
     call,
     continued,
     entry,
+    journal,
     loaded,
     message_entry,
     plain,
@@ -236,3 +239,18 @@ def test_any_conversation_can_be_appended_to_an_existing_file(
     assert loaded(writer.data)[-1]["uuid"] == writer.ids[made[-1][0].id]
     assert [line["uuid"] for line in loaded(writer.data)] == writer.session.path_ids()
     assert {finding.rule.id for finding in examine(writer.session)} <= {"lone-surrogate", "unanswered-tool-call"}
+
+
+@examples(150)
+@given(made=conversations())
+def test_histories_by_links_are_those_of_each_line(made: list[tuple[CanonicalEntry, str | None]]) -> None:
+    writer = Writer()
+    for item, parent in made:
+        writer.add(item, parent)
+    writer.end(made[-1][0].id)
+    found = journal(writer.data)
+    links = NEOVATE.find_history_links(found, AS_CLIENT)
+    assert links is not None
+    for node in range(len(found)):
+        history = [] if node in links.hidden else links.history(node)
+        assert history == NEOVATE.find_history(found, node, AS_CLIENT)

@@ -124,14 +124,20 @@ class MetadataLines(Struct, frozen=True):
 
     def chain(self, id: str) -> list[int]:
         """The metadata lines from a message to one of them, that one last."""
-        found: list[int] = []
+        found: dict[int, None] = {}
         line = self.by_id.get(id)
         while line is not None and line.node not in found:
-            found.append(line.node)
-            if line.split is not None:
-                found += [node for at, node in self.splits_of(line.split.of).items() if at < line.split.at][::-1]
-            line = self.by_id.get(line.after)
-        return found[::-1]
+            found[line.node] = None
+            line = self.before_line(line)
+        return [*found][::-1]
+
+    def before_line(self, line: MetadataLine) -> MetadataLine | None:
+        """The metadata line before another one: of a split, an earlier one of the same results."""
+        if line.split is not None:
+            earlier = [node for at, node in self.splits_of(line.split.of).items() if at < line.split.at]
+            if earlier:
+                return self.by_node[earlier[-1]]
+        return self.by_id.get(line.after) if line.id else None
 
     def splits_of(self, results: str) -> dict[int, int]:
         return self.splits.get(results, {})

@@ -84,21 +84,56 @@ def find_history(lines: IndexedLines, leaf: int | None, read_options: ReadOption
 
 
 def find_history_links(lines: IndexedLines, read_options: ReadOptions) -> HistoryLinks | None:
-    """The parents of messages, also of compactions. None where the order of the file or metadata lines matter."""
+    """The parents of messages and of our metadata lines. None where the order of the file matters."""
     tree, types = lines.tree, lines.types
-    if read_options.recovered or len(tree.node_of) < len(tree.ids) or find_metadata_lines(lines).by_node:
+    if read_options.recovered or len(tree.node_of) < len(tree.ids):
         return None
     parents = list(tree.parents())
+    metadata = find_metadata_lines(lines)
+    if not _link_metadata(lines, metadata, parents):
+        return None
+    hidden: set[int] = set()
     for node, kind in enumerate(types):
+        if node in metadata.by_node:
+            continue
         if kind != MESSAGE:
             parents[node] = None
+            hidden.add(node)  # a snapshot or a title is not part of a history
             continue
-        if parents[node] is None:
-            parents[node] = find_summarized_end(lines, node)
-        parent = parents[node]
+        parent = find_summarized_end(lines, node) if parents[node] is None else parents[node]
         if parent is not None and (parent >= node or types[parent] != MESSAGE):
             return None
-    return HistoryLinks(parents)
+        for line in _metadata_before(lines, metadata, node) if metadata.by_node else ():
+            if parents[line] != parent:
+                return None
+            parent = line
+        parents[node] = parent
+    return HistoryLinks(parents, _metadata_ends(lines, metadata), frozenset(hidden))
+
+
+def _link_metadata(lines: IndexedLines, metadata: MetadataLines, parents: list[int | None]) -> bool:
+    """Set the parents of our metadata lines; returns whether their histories follow from parents alone."""
+    if len(metadata.by_id) < sum(1 for line in metadata.by_node.values() if line.id):
+        return False
+    for node, line in metadata.by_node.items():
+        before = metadata.before_line(line)
+        parent = before.node if before is not None else lines.tree.node_of.get(line.parent or "")
+        if (before is not None and before.parent != line.parent) or (parent is not None and parent >= node):
+            return False
+        parents[node] = parent
+    return True
+
+
+def _metadata_ends(lines: IndexedLines, metadata: MetadataLines) -> dict[int, int]:
+    """By message: the last of the metadata lines after it that belong to its history."""
+    between = (line for line in metadata.by_node.values() if line.is_between_results and line.id)
+    # Of several after one message, the last one counts.
+    ends = {lines.tree.node_of[line.parent]: line.node for line in between if line.parent in lines.tree.node_of}
+    current = find_current(lines)
+    if current.message is not None:
+        trail = trailing_metadata(lines, metadata, lines.tree.ids[current.message], current.since)
+        ends |= {current.message: trail[-1]} if trail else {}
+    return ends
 
 
 def build_path_context(lines: IndexedLines, leaf: int | None, read_options: ReadOptions, rules: Rules) -> Context:
