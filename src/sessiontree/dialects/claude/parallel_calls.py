@@ -7,11 +7,12 @@ the shards after the one it arrives at.
 The client (about 2.1.8x and newer) restores them by id, wherever they are in the file (measured with 2.1.325): all
 lines with the `message.id` of a response on the path are its shards. The results of their calls are the children of
 these shards, and for a call without one, any line with its id. They are together at the first shard on the path: lines
-on the path in its order, the others inserted in file order (its SDK sorts by time). Shards are then sent before
-results. Of two results for one call the first is kept. Results on the path stay there, and are sent only directly after
-their response. The exception are results before it, with no prompt between the two: they are sent after it
-(`move_early_results`). Without a `message.id` the client finds none of them; `ReadOptions.recovered` does. `open_calls`
-has the rule for calls without a result, and `loose_lines` the one for system lines and attachments of a response.
+on the path in its order, the others inserted in file order (its SDK sorts by time), and results that follow neither a
+shard nor a result of it at the end. Shards are then sent before results. Of two results for one call the first is kept.
+Results on the path stay there, and are sent only directly after their response. The exception are results before it,
+with no prompt between the two: they are sent after it (`move_early_results`). Without a `message.id` the client finds
+none of them; `ReadOptions.recovered` does. `open_calls` has the rule for calls without a result, and `loose_lines` the
+one for the client's notes in a response.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from msgspec import Struct
 from sessiontree.dialects.claude.boundaries import LoadedLines
 from sessiontree.dialects.claude.chain import LINK_TYPES, MAX_SEARCHES, Chain, NodeSet
 from sessiontree.dialects.claude.index import LineSummary
-from sessiontree.dialects.claude.loose_lines import Links, find_loose_lines, is_turn, parent_of
+from sessiontree.dialects.claude.loose_lines import Links, find_loose_lines, is_meta_prompt, is_note, parent_of
 
 _Key: TypeAlias = str | int
 """The id of a response; a shard's node where it has none."""
@@ -48,7 +49,7 @@ class _Response(Struct):
     """Its other shards."""
     results: list[int]
     on_path: list[int]
-    """The lines on the path, in its order: shards, results, and the system lines and attachments after them."""
+    """The lines on the path, in its order: shards, results, and the notes after them."""
     has_calls: bool = False
 
 
@@ -239,7 +240,7 @@ class _ParallelLines:
         chain, summaries, types = self._chain, self._chain.summaries, self._chain.types
         last_answer: _Response | None = None
         member: _Response | None = None
-        """The response that the next system lines and attachments belong to."""
+        """The response that the next notes belong to."""
         for node in self._path:  # a hot loop
             if types[node] != "message":
                 if member is not None:
@@ -253,15 +254,15 @@ class _ParallelLines:
                 member = last_answer if is_answer else None
                 if member is not None:
                     member.results.append(node)
-            elif member is not None and is_turn(chain, node):
+            elif member is not None and not is_note(chain, node):
                 member = None
             if member is not None:
                 member.on_path.append(node)
 
     def _turn_before(self, node: int) -> int | None:
-        """Return the user or assistant line that loose lines belong to; none if they follow others off the path."""
+        """Return the shard or result that loose lines belong to; none if they follow others off the path."""
         at: int | None = node
-        while at is not None and not is_turn(self._chain, at):
+        while at is not None and is_note(self._chain, at):
             at = parent_of(self._chain, at, self._links) if at in self._on_path else None
         return at
 
@@ -275,16 +276,20 @@ class _ParallelLines:
         """Return the lines of a response in the client's order."""
         chain, on_path = self._chain, self._on_path
         results = self._select_results(response)
-        members = [response.first, *response.shards, *response.results, *response.on_path]
-        loose = [line for node in dict.fromkeys(members) for line in self._loose.get(node, ())]
+        loose_after = self._loose if response.has_calls else {}
+        members = dict.fromkeys([response.first, *response.shards, *response.results])
+        loose = [line for node in members for line in loose_after.get(node, ())]
         off_path = [node for node in (*response.shards, *results) if node not in on_path]
-        inserted = deque(chain.in_order([*off_path, *(loose if response.has_calls else ())]))
+        elsewhere = self._find_results_elsewhere(response, results)
+        inserted = deque(chain.in_order([*(node for node in off_path if node not in elsewhere), *loose]))
         merged = [response.first]
         for node in response.on_path[1:]:
             while inserted and chain.position(inserted[0]) < chain.position(node):
                 merged.append(inserted.popleft())
             merged.append(node)
-        return self._with_shards_first([*merged, *inserted], {response.first, *response.shards})
+            if node not in members:
+                merged += loose_after.get(node, ())
+        return self._with_shards_first([*merged, *inserted, *elsewhere], {response.first, *response.shards})
 
     def _select_results(self, response: _Response) -> list[int]:
         """Return the results of a response: of several for one call, those on the path, or else the first."""
@@ -301,28 +306,42 @@ class _ParallelLines:
             answered.update(calls)
         return results
 
+    def _find_results_elsewhere(self, response: _Response, results: Sequence[int]) -> dict[int, None]:
+        """Return the results off the path that follow no shard or result of their response."""
+        together = {response.first, *response.shards}
+        found: dict[int, None] = {}
+        for node in self._chain.in_order(results):
+            if node in self._on_path or parent_of(self._chain, node, {}) in together:
+                together.add(node)
+            else:
+                found[node] = None
+        return found
+
     def _with_shards_first(self, nodes: Sequence[int], shards: set[int]) -> list[int]:
-        """Move shards to those before them, past everything but the output of a local command before the results."""
+        """Move shards to those before them, past everything but the text of a note before the results."""
         found: list[int] = []
         passed: list[int] = []
         """The lines after `found` that the next shard is moved past."""
-        has_command = has_results = False
+        has_text = has_results = False
         for node in nodes:
             if node in shards:
-                if has_command and not has_results:
+                if has_text and not has_results:
                     found += passed
-                    passed, has_command = [], False
+                    passed, has_text = [], False
                 found.append(node)
                 continue
             passed.append(node)
             if not has_results:
                 has_results = bool(self._chain.summary(node).results)
                 # Asked only for the few lines before the results, because it reads the line.
-                has_command = has_command or (not has_results and self._is_command(node))
+                has_text = has_text or (not has_results and self._is_text(node))
         return found + passed
 
-    def _is_command(self, node: int) -> bool:
-        return self._chain.types[node] == "message" and self._chain.facts(node).is_system
+    def _is_text(self, node: int) -> bool:
+        """Whether a note is the output of a local command or a prompt, so that something is sent for it."""
+        if self._chain.types[node] != "message":
+            return False
+        return is_meta_prompt(self._chain, node) or self._chain.facts(node).is_system
 
     def _is_child(self, node: int, response: _Response) -> bool:
         parent = parent_of(self._chain, node, {})
