@@ -193,6 +193,11 @@ def is_turn(chain: Chain, node: int) -> bool:
     return (summary is not None and summary.is_message) or chain.facts(node).is_turn
 
 
+def is_attachment(chain: Chain, node: int) -> bool:
+    """Whether a line is an attachment with a prompt, and not a line of the user, an answer or a command's output."""
+    return not is_turn(chain, node) and not chain.facts(node).is_system
+
+
 def parent_of(chain: Chain, node: int, links: Links, known: dict[int, int | None] | None = None) -> int | None:
     """Return the nearest line above a line that is not progress.
 

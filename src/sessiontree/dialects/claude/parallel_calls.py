@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import deque
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
@@ -28,7 +27,7 @@ from msgspec import Struct
 from sessiontree.dialects.claude.boundaries import LoadedLines
 from sessiontree.dialects.claude.chain import LINK_TYPES, MAX_SEARCHES, Chain, NodeSet
 from sessiontree.dialects.claude.index import LineSummary
-from sessiontree.dialects.claude.loose_lines import Links, find_loose_lines, is_meta_prompt, is_note, parent_of
+from sessiontree.dialects.claude.loose_lines import Links, find_loose_lines, is_attachment, is_note, parent_of
 
 _Key: TypeAlias = str | int
 """The id of a response; a shard's node where it has none."""
@@ -36,6 +35,8 @@ _Key: TypeAlias = str | int
 _SHORT = 16
 """A path of less than one line in so many is short: an index finds its lines faster than a search of the file."""
 
+_BLOCK = 512
+"""Number of lines of a path that are searched at once for their latest line."""
 
 _TYPES = LINK_TYPES - {"compaction"}
 
@@ -76,20 +77,8 @@ def insert_parallel_lines(chain: Chain, path: Sequence[int], eligible: LoadedLin
             if not is_on_path[node] and kind in _TYPES and (all_eligible or node in eligible)
         ]
     search = _ParallelLines(chain, path, on_path, off_path, eligible.links, recovered)
-    groups: dict[int, list[int]] = {}
-    moved: set[int] = set()
-    for response in search.find_responses():
-        groups[response.first] = group = search.group(response)
-        moved.update(group)
-    if not groups:
-        return list(path)
-    joined: list[int] = []
-    for node in path:
-        if node in groups:
-            joined += groups[node]
-        elif node not in moved:
-            joined.append(node)
-    return joined
+    responses = search.find_responses()
+    return search.join(responses) if responses else list(path)
 
 
 def move_early_results(chain: Chain, path: Sequence[int]) -> list[int]:
@@ -152,6 +141,7 @@ class _ParallelLines:
         self._loose = find_loose_lines(chain, off_path, links)
         self._links = links
         self._recovered = recovered
+        self._blocks: dict[int, int] = {}
         self._shards_off_path: list[tuple[int, _Key, LineSummary]] = []
         self._results_off_path: list[tuple[int, LineSummary]] = []
         for node, summary in _iter_summaries(chain, off_path):
@@ -272,24 +262,72 @@ class _ParallelLines:
     def _key_off_path(self, node: int, summary: LineSummary) -> _Key:
         return _key_off_path(self._chain, node, summary, self._recovered)
 
-    def group(self, response: _Response) -> list[int]:
-        """Return the lines of a response in the client's order."""
+    def join(self, responses: Sequence[_Response]) -> list[int]:
+        """Return the path with the missed lines of some responses inserted, and with their shards together."""
+        path = self._path
+        ends = {node for response in responses for node in (response.first, response.on_path[-1])}
+        places = {node: at for at, node in enumerate(path) if node in ends}
+        inserted: dict[int, list[int]] = {}
+        """By position on the path: the lines before it."""
+        after_notes: dict[int, list[int]] = {}
+        spans: list[tuple[int, int]] = []
+        for response in responses:
+            start, end = places[response.first], places[response.on_path[-1]] + 1
+            for node, place in self._find_places(response, start + 1, end):
+                inserted.setdefault(place, []).append(node)
+            if response.has_calls:
+                members = {response.first, *response.shards, *response.results}
+                loose = {node: self._loose[node] for node in response.on_path if node in self._loose}
+                after_notes.update({node: loose[node] for node in loose if node not in members})
+            spans.append((start, end))
+        shards = {node: response.first for response in responses for node in (response.first, *response.shards)}
+        joined: list[int] = []
+        done = 0
+        for start, end in _merge_spans(spans):
+            joined += path[done:start]
+            lines: list[int] = []
+            for at in range(start, end):
+                lines += inserted.pop(at, ())
+                lines.append(path[at])
+                lines += after_notes.get(path[at], ())
+            lines += inserted.pop(end, ())
+            joined += self._with_shards_first(lines, shards)
+            done = end
+        return [*joined, *path[done:]]
+
+    def _find_places(self, response: _Response, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Return the missed lines of a response with their positions on the path, from `start` to `end`."""
         chain, on_path = self._chain, self._on_path
         results = self._select_results(response)
-        loose_after = self._loose if response.has_calls else {}
-        members = dict.fromkeys([response.first, *response.shards, *response.results])
-        loose = [line for node in members for line in loose_after.get(node, ())]
-        off_path = [node for node in (*response.shards, *results) if node not in on_path]
         elsewhere = self._find_results_elsewhere(response, results)
-        inserted = deque(chain.in_order([*(node for node in off_path if node not in elsewhere), *loose]))
-        merged = [response.first]
-        for node in response.on_path[1:]:
-            while inserted and chain.position(inserted[0]) < chain.position(node):
-                merged.append(inserted.popleft())
-            merged.append(node)
-            if node not in members:
-                merged += loose_after.get(node, ())
-        return self._with_shards_first([*merged, *inserted, *elsewhere], {response.first, *response.shards})
+        missed = [node for node in (*response.shards, *results) if node not in on_path and node not in elsewhere]
+        if response.has_calls:
+            members = dict.fromkeys([response.first, *response.shards, *response.results])
+            missed += [line for node in members for line in self._loose.get(node, ())]
+        place = start
+        for node in chain.in_order(missed):
+            place = self._find_later_line(place, end, chain.position(node))
+            yield node, place
+        for node in elsewhere:
+            yield node, end
+
+    def _find_later_line(self, at: int, end: int, position: int) -> int:
+        """Return the first position on the path, up to `end`, with a line that is later in the file than another."""
+        while at < end:
+            # A damaged file can have many responses that each extend over most of the path.
+            if at % _BLOCK == 0 and at + _BLOCK <= end and self._last_in_block(at) < position:
+                at += _BLOCK
+            elif self._chain.position(self._path[at]) > position:
+                return at
+            else:
+                at += 1
+        return end
+
+    def _last_in_block(self, at: int) -> int:
+        """Return the position in the file of the latest line in a block of the path."""
+        if at not in self._blocks:
+            self._blocks[at] = max(map(self._chain.position, self._path[at : at + _BLOCK]))
+        return self._blocks[at]
 
     def _select_results(self, response: _Response) -> list[int]:
         """Return the results of a response: of several for one call, those on the path, or else the first."""
@@ -317,35 +355,49 @@ class _ParallelLines:
                 found[node] = None
         return found
 
-    def _with_shards_first(self, nodes: Sequence[int], shards: set[int]) -> list[int]:
-        """Move shards to those before them, past everything but the text of a note before the results."""
-        found: list[int] = []
-        passed: list[int] = []
-        """The lines after `found` that the next shard is moved past."""
+    def _with_shards_first(self, nodes: Sequence[int], shards: dict[int, int]) -> list[int]:
+        """Move shards to those of their response before them, past other answers, and past the user's turns that have
+        a result. `shards` are the first shards of their responses."""
+        chain, types = self._chain, self._chain.types
+        answers: list[list[int]] = []
+        reached: dict[int, list[int]] = {}
+        """The answers that the next shards can be moved to."""
         has_text = has_results = False
+        """What the user's turn has, after the last answer that was not moved."""
         for node in nodes:
-            if node in shards:
+            first = shards.get(node)
+            if first is not None or (types[node] == "message" and chain.summary(node).is_assistant):
                 if has_text and not has_results:
-                    found += passed
-                    passed, has_text = [], False
-                found.append(node)
+                    reached.clear()
+                if first in reached:
+                    reached[first].append(node)
+                    continue
+                has_text = has_results = False
+                answers.append([node])
+                if first is not None:
+                    reached[first] = answers[-1]
                 continue
-            passed.append(node)
-            if not has_results:
-                has_results = bool(self._chain.summary(node).results)
-                # Asked only for the few lines before the results, because it reads the line.
-                has_text = has_text or (not has_results and self._is_text(node))
-        return found + passed
-
-    def _is_text(self, node: int) -> bool:
-        """Whether a note is the output of a local command or a prompt, so that something is sent for it."""
-        if self._chain.types[node] != "message":
-            return False
-        return is_meta_prompt(self._chain, node) or self._chain.facts(node).is_system
+            answers.append([node])
+            if not has_results and types[node] == "message":
+                has_results = bool(chain.summary(node).results)
+                # Asked only for the few lines before the results, because it may read the line.
+                has_text = has_text or (not has_results and not is_attachment(chain, node))
+        return [node for answer in answers for node in answer]
 
     def _is_child(self, node: int, response: _Response) -> bool:
         parent = parent_of(self._chain, node, {})
         return parent == response.first or parent in response.shards
+
+
+def _merge_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Join the spans that overlap."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if merged and start < merged[-1][1]:
+            start, last = merged.pop()
+            end = max(end, last)
+        merged.append((start, end))
+    return merged
 
 
 def _iter_summaries(chain: Chain, nodes: Iterable[int]) -> Iterator[tuple[int, LineSummary]]:
