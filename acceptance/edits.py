@@ -73,7 +73,7 @@ def _messages(session: Session, leaf: str | None) -> list[Message]:
     above: set[str] = set()
     at = leaf
     while at is not None and at not in above:
-        above.add(at)
+        above |= {at, *_preserved(session, at)}
         at = session.parent(at)
     context = session.context(leaf)
     found = list(zip(context.messages, context.sources, strict=True))
@@ -85,6 +85,14 @@ def _messages(session: Session, leaf: str | None) -> list[Message]:
         (line for line in beside if _stays(session, line[1], above)), key=lambda line: _place(session, line)
     )
     return [message for message, _ in found]
+
+
+def _preserved(session: Session, id: str) -> list[str]:
+    """The lines that a boundary lists as preserved: they are on its path, wherever they are in the file."""
+    if session.type_of(id) != "compaction":
+        return []
+    listed = session.fields(id).get("compactMetadata", {}).get("preservedMessages", {}).get("uuids", [])
+    return [line for line in listed if isinstance(line, str)]
 
 
 def _place(session: Session, line: tuple[Message, str]) -> int:
@@ -185,6 +193,8 @@ def _check(path: Path, intended: Sequence[Message], operation: str) -> None:
     found = _messages(session, session.leaf)
     wanted = render(list(intended), "anthropic").messages
     ours, theirs = both_lines(wanted, render(found, "anthropic").messages, [*intended, *found])
-    # The calls of the last turn that have no result are no longer sent when a prompt follows them.
-    if ours != theirs and not drops_open_calls(ours, theirs):
+    # The calls of the last turn that have no result are no longer sent when a prompt follows them. They are sent again
+    # when the last prompt was the summary that a new one replaces.
+    is_sent_again = operation == "compact" and drops_open_calls(theirs, ours)
+    if ours != theirs and not is_sent_again and not drops_open_calls(ours, theirs):
         raise WrongHistoryError("\n".join([f"after {operation}:", *differences(ours, theirs)]))
