@@ -108,16 +108,19 @@ def move_early_results(chain: Chain, path: Sequence[int]) -> list[int]:
 
 
 def _is_moved(chain: Chain, path: Sequence[int], at: int) -> bool:
-    """Whether the parent of a shard follows it on a path, as part of another response or as a prompt."""
-    parent = parent_of(chain, path[at], {})
-    if parent is None or parent not in path[at:]:
-        return False
+    """Whether what a shard's response follows, a prompt or another response, comes after the shard on a path."""
     response = chain.summary(path[at]).response
-    answered = chain.summary(parent).results
-    if not answered:
-        return chain.summary(parent).response != response
     shards = (chain.summary(node) for node in path if chain.types[node] == "message")
-    return not any(shard.response == response and call in answered for shard in shards for call in shard.calls)
+    calls = {call for shard in shards if shard.response == response for call in shard.calls}
+    parent = parent_of(chain, path[at], {})
+    passed: set[int] = set()
+    while parent is not None and parent not in passed:
+        summary = chain.summary(parent)
+        if summary.response != response and calls.isdisjoint(summary.results):
+            break
+        passed.add(parent)
+        parent = parent_of(chain, parent, {})
+    return parent is not None and parent not in passed and parent in path[at:]
 
 
 class _ParallelLines:
@@ -141,6 +144,8 @@ class _ParallelLines:
         self._loose = find_loose_lines(chain, off_path, links)
         self._links = links
         self._recovered = recovered
+        self._turns: dict[int, int | None] = {}
+        """Notes -> the shard or result that they follow. A path can have thousands of them in a row."""
         self._blocks: dict[int, int] = {}
         self._shards_off_path: list[tuple[int, _Key, LineSummary]] = []
         self._results_off_path: list[tuple[int, LineSummary]] = []
@@ -252,8 +257,14 @@ class _ParallelLines:
     def _turn_before(self, node: int) -> int | None:
         """Return the shard or result that loose lines belong to; none if they follow others off the path."""
         at: int | None = node
+        notes: list[int] = []
         while at is not None and is_note(self._chain, at):
+            if at in self._turns:
+                at = self._turns[at]
+                break
+            notes.append(at)
             at = parent_of(self._chain, at, self._links) if at in self._on_path else None
+        self._turns.update(dict.fromkeys(notes, at))
         return at
 
     def _key(self, node: int, summary: LineSummary) -> _Key:
