@@ -368,8 +368,12 @@ class _ParallelLines:
 
     def _with_shards_first(self, nodes: Sequence[int], shards: dict[int, int]) -> list[int]:
         """Move shards to those of their response before them, past other answers, and past the user's turns that have
-        a result. `shards` are the first shards of their responses."""
+        a result. `shards` are the first shards of their responses.
+
+        Other answers whose calls have no result do not count: the client does not send them.
+        """
         chain, types = self._chain, self._chain.types
+        answered = {call for node in nodes if types[node] == "message" for call in chain.summary(node).results}
         answers: list[list[int]] = []
         reached: dict[int, list[int]] = {}
         """The answers that the next shards can be moved to."""
@@ -378,6 +382,10 @@ class _ParallelLines:
         for node in nodes:
             first = shards.get(node)
             if first is not None or (types[node] == "message" and chain.summary(node).is_assistant):
+                calls = chain.summary(node).calls
+                if first is None and calls and answered.isdisjoint(calls):
+                    answers.append([node])
+                    continue
                 if has_text and not has_results:
                     reached.clear()
                 if first in reached:
