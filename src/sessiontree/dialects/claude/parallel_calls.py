@@ -202,8 +202,10 @@ class _ParallelLines:
             if turn is not None:
                 before = chain.summary(turn)
                 answered.update(before.results)
-                if before.is_assistant:
-                    shards.add(self._key(turn, before))
+                # A child of a shard belongs to its response, whatever call it has the result of.
+                shard = turn if before.is_assistant else parent_of(chain, turn, self._links)
+                if shard is not None and chain.summary(shard).is_assistant:
+                    shards.add(self._key(shard, chain.summary(shard)))
         found: set[_Key] = set()
         seen: set[_Key] = set()
         current: _Key = ""
@@ -249,6 +251,8 @@ class _ParallelLines:
                 member = last_answer if is_answer else None
                 if member is not None:
                     member.results.append(node)
+                elif last_answer is not None and self._is_child(node, last_answer):
+                    member = last_answer
             elif member is not None and not is_note(chain, node):
                 member = None
             if member is not None:
@@ -286,7 +290,7 @@ class _ParallelLines:
             start, end = places[response.first], places[response.on_path[-1]] + 1
             for node, place in self._find_places(response, start + 1, end):
                 inserted.setdefault(place, []).append(node)
-            if response.has_calls:
+            if response.has_calls and self._loose:
                 members = {response.first, *response.shards, *response.results}
                 loose = {node: self._loose[node] for node in response.on_path if node in self._loose}
                 after_notes.update({node: loose[node] for node in loose if node not in members})
@@ -312,7 +316,7 @@ class _ParallelLines:
         results = self._select_results(response)
         elsewhere = self._find_results_elsewhere(response, results)
         missed = [node for node in (*response.shards, *results) if node not in on_path and node not in elsewhere]
-        if response.has_calls:
+        if response.has_calls and self._loose:
             members = dict.fromkeys([response.first, *response.shards, *response.results])
             missed += [line for node in members for line in self._loose.get(node, ())]
         place = start
@@ -404,7 +408,7 @@ class _ParallelLines:
         return [node for answer in answers for node in answer]
 
     def _is_child(self, node: int, response: _Response) -> bool:
-        parent = parent_of(self._chain, node, {})
+        parent = parent_of(self._chain, node, self._links)
         return parent == response.first or parent in response.shards
 
 
