@@ -160,9 +160,18 @@ def purposes(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
 
 
 def drops_open_calls(before: Sequence[str], after: Sequence[str]) -> bool:
-    """Whether a history is an earlier one without some of its calls that have no result, and nothing else changed."""
-    dropped = _open_calls(before) - _open_calls(after)
-    return bool(dropped) and _without_calls(before, dropped) == list(after)
+    """Whether a history is an earlier one without some of its calls that have no result, and nothing else changed.
+
+    A dropped call may have separated other calls from their results. Those are sent again, in the place where nothing
+    was recorded.
+    """
+    closed = _open_calls(before) - _open_calls(after)
+    results = {found[1]: line for line in after if (found := _RESULT.match(line)) and found[1] in closed}
+    dropped = closed - results.keys()
+    rest = _without_calls(before, dropped)
+    return bool(dropped) and list(after) == [
+        results.get(found[1], line) if (found := _RESULT.match(line)) else line for line in rest
+    ]
 
 
 def _is_filled_in(lines: Sequence[str], at: int) -> bool:

@@ -7,8 +7,9 @@ The program then must rebuild the same.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
+from typing import Any
 
 import sessiontree
 from acceptance.comparison import both_lines, differences, drops_open_calls
@@ -72,13 +73,92 @@ def _messages(session: Session, leaf: str | None) -> list[Message]:
     above: set[str] = set()
     at = leaf
     while at is not None and at not in above:
-        above.add(at)
+        above |= {at, *_preserved(session, at)}
         at = session.parent(at)
     context = session.context(leaf)
     found = list(zip(context.messages, context.sources, strict=True))
+    beside: list[tuple[Message, str]] = []
     while found and found[-1][1] not in above and session.fields(found[-1][1])["type"] in ("system", "attachment"):
-        found.pop()
+        beside.append(found.pop())
+    # Those of a response with calls stay, in file order.
+    found += sorted(
+        (line for line in beside if _stays(session, line[1], above)), key=lambda line: _place(session, line)
+    )
     return [message for message, _ in found]
+
+
+def _preserved(session: Session, id: str) -> list[str]:
+    """The lines that a boundary lists as preserved: they are on its path, wherever they are in the file."""
+    if session.type_of(id) != "compaction":
+        return []
+    listed = session.fields(id).get("compactMetadata", {}).get("preservedMessages", {}).get("uuids", [])
+    return [line for line in listed if isinstance(line, str)]
+
+
+def _place(session: Session, line: tuple[Message, str]) -> int:
+    return session.ids.index(line[1])
+
+
+def _stays(session: Session, id: str, path: Container[str]) -> bool:
+    """Whether the client also sends a line beside the path when the path goes on.
+
+    It then is in a row of notes after a line of a response with calls, and nothing else follows a line of the row.
+    """
+    row = [id]
+    above = _parent(session, id)
+    while above is not None and _is_note(session, above):
+        if above not in path:
+            row.append(above)
+        above = _parent(session, above)
+    response = _response_with_calls(session, above)
+    if response is None:
+        return False
+    while row:
+        below = _children(session, row.pop())
+        notes = [child for child in below if _is_note(session, child)]
+        if len(notes) > 1 or any(_response_with_calls(session, child) != response for child in below - set(notes)):
+            return False
+        row += [note for note in notes if not row]
+    return True
+
+
+def _is_note(session: Session, id: str) -> bool:
+    fields = session.fields(id)
+    is_prompt = fields["type"] == "user" and not _calls(fields, "tool_use_id")
+    return fields["type"] in ("system", "attachment") or (is_prompt and fields.get("isMeta") is True)
+
+
+def _response_with_calls(session: Session, id: str | None) -> str | None:
+    """The id of the response that a shard or a result belongs to, if the response has calls."""
+    if id is None:
+        return None
+    fields = session.fields(id)
+    response, answered = fields.get("message", {}).get("id"), _calls(fields, "tool_use_id")
+    lines = [each for each in map(session.fields, session.ids) if each.get("type") == "assistant"]
+    calls = {line["message"].get("id"): _calls(line, "id") for line in lines if _calls(line, "id")}
+    if fields["type"] == "assistant":
+        return response if response in calls else None
+    return next((response for response, made in calls.items() if answered & made), None)
+
+
+def _calls(fields: dict[str, Any], name: str) -> set[str]:
+    content = fields.get("message", {}).get("content")
+    blocks = content if isinstance(content, list) else []
+    return {block[name] for block in blocks if block["type"] in ("tool_use", "tool_result") and name in block}
+
+
+def _parent(session: Session, id: str) -> str | None:
+    parent = session.parent(id)
+    while parent is not None and session.type_of(parent) == "progress":
+        parent = session.parent(parent)
+    return parent
+
+
+def _children(session: Session, id: str) -> set[str]:
+    found: set[str] = set()
+    for child in session.children(id):
+        found |= _children(session, child) if session.type_of(child) == "progress" else {child}
+    return found
 
 
 def _is_possible_leaf(session: Session, id: str) -> bool:
@@ -113,6 +193,8 @@ def _check(path: Path, intended: Sequence[Message], operation: str) -> None:
     found = _messages(session, session.leaf)
     wanted = render(list(intended), "anthropic").messages
     ours, theirs = both_lines(wanted, render(found, "anthropic").messages, [*intended, *found])
-    # The calls of the last turn that have no result are no longer sent when a prompt follows them.
-    if ours != theirs and not drops_open_calls(ours, theirs):
+    # The calls of the last turn that have no result are no longer sent when a prompt follows them. They are sent again
+    # when the last prompt was the summary that a new one replaces.
+    is_sent_again = operation == "compact" and drops_open_calls(theirs, ours)
+    if ours != theirs and not is_sent_again and not drops_open_calls(ours, theirs):
         raise WrongHistoryError("\n".join([f"after {operation}:", *differences(ours, theirs)]))

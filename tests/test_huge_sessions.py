@@ -287,13 +287,19 @@ def noted_transcript(path: Path, count: int, shape: str) -> Path:
         if shape == "between progress lines":
             parent = transcript.add("progress", parent)
         note = transcript.add("system", parent, subtype="informational", content="a note", level="info")
+        if shape == "after notes on the path":
+            transcript.add("system", note, subtype="informational", content="a note", level="info")
         parent = answer if shape == "side by side" else parent if shape == "between progress lines" else note
+    if shape == "after notes on the path":
+        answer = parent
     if shape != "at the end":
         transcript.add_prompt(transcript.add_response(answer))
     return transcript.save(path)
 
 
-@pytest.mark.parametrize("shape", ["in a row", "side by side", "between progress lines", "at the end"])
+@pytest.mark.parametrize(
+    "shape", ["in a row", "side by side", "between progress lines", "after notes on the path", "at the end"]
+)
 def test_a_transcript_with_many_system_lines_beside_its_path_takes_linear_time(shape: str, tmp_path: Path) -> None:
     def work(size: int) -> Callable[[], object]:
         path = noted_transcript(tmp_path / f"{size}.jsonl", size, shape)

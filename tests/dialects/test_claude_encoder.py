@@ -6,12 +6,16 @@ import json
 import uuid
 from collections.abc import Sequence
 
+import pytest
+
 from sessiontree.core.entries import Config, ForkOrigin
 from sessiontree.core.messages import Message, ToolResult, message_text, tool_calls
 from sessiontree.dialects.canonical import CanonicalEntry, SessionMeta
 from sessiontree.dialects.claude import CLAUDE
 from sessiontree.dialects.claude.locations import session_uuid
+from sessiontree.dialects.claude.texts import TEXTS
 from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
+from sessiontree.dialects.texts import decode_line
 from sessiontree.session.open import open_store
 from sessiontree.stores.memory import MemoryStore
 from tests.dialects.claude_transcripts import (
@@ -347,6 +351,54 @@ def test_messages_of_extensions_are_user_lines_with_is_meta() -> None:
     assert [line.get("isMeta") for line in transcript.chain] == [None, True, True, True]
     assert transcript.texts()[1:3] == ["by the way", "too"]
     assert "went wrong" in transcript.texts()[3]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("last", ["a1", "r1", "r2"])
+def test_a_message_of_an_extension_in_a_response_with_calls_is_only_on_its_own_branch(
+    last: str, is_first: bool
+) -> None:
+    before = [user("u1"), assistant("a1", call("c1"), call("c2")), result("r1", "c1"), result("r2", "c2")]
+    before = before[: 2 + ["a1", "r1", "r2"].index(last)]
+    note = entry("custom_message", "m1", customType="note", content="by the way", display=True)
+    answer = assistant("a2", text("done"))
+    transcript = Transcript().add(*before)
+    fork = transcript.ids[last]
+    for each in (note, answer) if is_first else (answer, note):
+        transcript.add_at(each, fork)
+    transcript.end()
+    (line,) = [line for line in transcript.chain if line.get("message", {}).get("content") == "by the way"]
+    assert "isMeta" not in line
+    for each in (note, answer):
+        assert comparable(transcript.decode(transcript.ids[each.id])) == comparable([*before, each])
+
+
+def test_search_does_not_take_messages_of_extensions_for_prompts() -> None:
+    transcript = check_round_trip(
+        user("u1"),
+        assistant("a1", call("c1")),
+        entry("custom_message", "m1", customType="note", content="one", display=True),
+        assistant("a2", call("c2")),
+        message_entry("custom", "m2", customType="note", content=[text("two")], display=False),
+        assistant("a3", call("c3")),
+        entry("branch_summary", "s1", fromId="u0", summary="three"),
+        user("u2", "last"),
+    )
+    assert not any("isMeta" in line for line in transcript.chain)
+    found = [each for raw in transcript.raw for each in TEXTS.read(decode_line(raw)).texts]
+    assert [each.text for each in found if each.kind == "prompt"] == ["hello", "last"]
+
+
+def test_a_meta_line_of_the_client_in_a_response_with_calls_stays_one() -> None:
+    client = {"sessiontree": {"claude": [{"version": "2.1.325"}]}}
+    transcript = check_round_trip(
+        user("u1"),
+        assistant("a1", call("c1")),
+        result("r1", "c1"),
+        entry("custom_message", "m1", customType="claude.meta", content="a skill", display=False, **client),
+        user("u2"),
+    )
+    assert transcript.chain[3]["isMeta"] is True
 
 
 def test_entries_without_a_line_type_are_metadata_lines_at_their_position() -> None:

@@ -74,6 +74,19 @@ def test_a_result_in_a_continued_file_finds_its_call_and_loses_no_other() -> Non
     assert [message.role for message in again.messages()] == ["user", "assistant", "toolResult", "toolResult", "user"]
 
 
+@pytest.mark.parametrize("calls", [("c1",), ()])
+def test_a_message_of_an_extension_in_a_continued_file_is_only_on_its_own_branch(calls: tuple[str, ...]) -> None:
+    results = [result(f"r{id}", id) for id in calls]
+    first = transcript_of(user("u1"), assistant("a1", text("two"), *map(call, calls)), *results)
+    note = continued(first).add(new(entry("custom_message", "", customType="note", content="by the way")))
+    assert note.chain[-1].get("isMeta") is (None if calls else True)
+    assert note.texts()[-1] == "by the way"
+    answer = continued(note)
+    answer.at = first.at
+    answer.add(new(user("", "next")))
+    assert "by the way" not in answer.texts()
+
+
 def test_moving_naming_and_labelling_in_a_continued_file() -> None:
     transcript = transcript_of(user("u1"), assistant("a1", text("x")), user("u2"))
     target = transcript.ids["a1"]

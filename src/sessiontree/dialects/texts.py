@@ -191,6 +191,7 @@ class _Record(_MessageFields, gc=False):
     systemPrompt: Raw = _NOTHING  # noqa: N815
     replacement: Raw = _NOTHING
     prUrl: Raw = _NOTHING  # noqa: N815
+    sessiontree: Raw = _NOTHING
     sessiontreeBlobs: Raw = _NOTHING  # noqa: N815
     payload: Raw = _NOTHING
     systemPayload: Raw = _NOTHING  # noqa: N815

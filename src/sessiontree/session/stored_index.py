@@ -21,7 +21,7 @@ from msgspec import Raw, Struct
 from sessiontree.core.entries import Fragment, Problem
 from sessiontree.core.tree import TreeColumns
 
-_VERSION = 2
+_VERSION = 3
 _CHECKSUM = 4
 
 STORED_SIZE = 4 << 20

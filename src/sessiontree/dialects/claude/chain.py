@@ -73,6 +73,8 @@ class Facts(Struct, frozen=True, gc=False):
     is_turn: bool
     """Whether it is a user or assistant line, and not a system line or an attachment that the client sends."""
     is_system: bool
+    is_meta: bool
+    """Whether the client wrote a prompt by itself."""
 
 
 class _FactLine(Struct, gc=False):
@@ -83,6 +85,7 @@ class _FactLine(Struct, gc=False):
     sessionId: str = ""  # noqa: N815 - the file's spelling
     isSidechain: bool = False  # noqa: N815 - likewise
     isCompactSummary: bool = False  # noqa: N815 - likewise
+    isMeta: bool = False  # noqa: N815 - likewise
 
 
 _decode_fact_line = msgspec.json.Decoder(_FactLine).decode
@@ -308,6 +311,7 @@ def _read_facts(raw: bytes) -> Facts:
             string_in(fields, "sessionId") or "",
             fields.get("isSidechain") is True,
             fields.get("isCompactSummary") is True,
+            fields.get("isMeta") is True,
         )
     return Facts(
         milliseconds(line.timestamp),
@@ -316,6 +320,7 @@ def _read_facts(raw: bytes) -> Facts:
         line.isCompactSummary,
         is_turn=line.type in ("user", "assistant"),
         is_system=line.type == "system",
+        is_meta=line.isMeta,
     )
 
 

@@ -22,7 +22,7 @@ from sessiontree.dialects.claude.content import (
 from sessiontree.dialects.claude.decode_lines import NAME, client_fields_of
 from sessiontree.dialects.claude.records import PLAIN, Fields, object_in, without
 from sessiontree.dialects.claude.transcript import Transcript
-from sessiontree.dialects.passthrough import PART, PASSTHROUGH
+from sessiontree.dialects.passthrough import PART, PASSTHROUGH, carried_data
 
 
 def encode_prompt(transcript: Transcript, entry: CanonicalEntry, parent: str | None, message: Fields) -> Encoded:
@@ -103,7 +103,12 @@ def _is_same_command(entry: CanonicalEntry, other: CanonicalEntry) -> bool:
 def encode_injected(
     transcript: Transcript, entry: CanonicalEntry, parent: str | None, content: Any, stored: Any = None
 ) -> Encoded:
-    """Encode a message for the model that the user did not write. `stored` is its content on a line of the client."""
+    """Encode a message for the model that the user did not write. `stored` is its content on a line of the client.
+
+    In a response with calls, the client sends a line with `isMeta` on every path through the response, if nothing
+    follows the line. Only lines that were such lines before stay so there. Others get no `isMeta`, and then belong to
+    their own branch alone.
+    """
     payload, encoded = (stored, EncodedContent()) if stored is not None else _encode_content(content)
     fields = client_fields_of(entry, 1)[0]
     (id,) = transcript.builder.assign_uuids(replace(entry, aliases=()), 1)
@@ -112,9 +117,15 @@ def encode_injected(
     if line is None:
         fields = without(fields, "type", "attachment", "rendered", "renderedRole")
         line = _build_user_line(transcript, entry, id, parent, payload, fields)
-        line["isMeta"] = True
+        if _is_client_meta(entry) or parent is None or not transcript.state.is_in_response_with_calls(parent):
+            line["isMeta"] = True
     transcript.add_passthrough(entry, line, decode_lines.decode_user_line(line, transcript.common))
     return transcript.place(entry, parent, [line], encoded.notes)
+
+
+def _is_client_meta(entry: CanonicalEntry) -> bool:
+    """Whether an entry was decoded from a line of the client with `isMeta`."""
+    return entry.fields.get("customType") == f"{NAME}.meta" and carried_data(entry, NAME) is not None
 
 
 def encode_hidden(transcript: Transcript, entry: CanonicalEntry, parent: str | None) -> Encoded | None:

@@ -22,7 +22,7 @@ from sessiontree.dialects.claude.boundaries import (
 )
 from sessiontree.dialects.claude.chain import Chain
 from sessiontree.dialects.claude.history import link_metadata_entries
-from sessiontree.dialects.claude.loose_lines import can_be_loose, find_loose_lines, is_turn
+from sessiontree.dialects.claude.loose_lines import find_loose_lines, is_note
 from sessiontree.dialects.claude.path import has_lines_beside_leaf
 from sessiontree.dialects.claude.preserved_links import Forest, PreservedLinks, find_order, link_preserved_lines
 from sessiontree.dialects.contract import HistoryLinks, ReadOptions, is_metadata_id
@@ -157,12 +157,12 @@ def _find_lines_beside(
     loose; None if only some paths have the loose ones, because they follow one of the latter, or a preserved line."""
     loose = find_loose_lines(chain, range(len(chain)), {}, within_responses=False)
     is_loose = {node for nodes in loose.values() for node in nodes}
-    if not all(is_turn(chain, node) for node in loose) or not is_loose.isdisjoint(find_splices(chain)):
+    if any(is_note(chain, node) for node in loose) or not is_loose.isdisjoint(find_splices(chain)):
         return None
     followed: dict[int, int] = {}
     for node in range(len(chain)):
         parent = parents[node]
-        if parent is not None and not is_turn(chain, node) and can_be_loose(chain, node) and node not in is_loose:
+        if parent is not None and node not in is_loose and is_note(chain, node):
             followed.setdefault(parent, node)
     return loose, followed
 

@@ -47,6 +47,8 @@ class LineSummary(Struct, frozen=True, gc=False):
     """The tool name of each call."""
     results: tuple[str, ...] = ()
     """The ids of the calls whose results it holds."""
+    is_meta: bool = False
+    """Whether it is a prompt that the client wrote by itself, without results. Known only at open."""
 
     @property
     def is_prompt(self) -> bool:
@@ -58,11 +60,12 @@ Share: TypeAlias = Callable[[str, str], str]
 """Returns the string equal to another that was given first, so that only one of them stays in memory."""
 
 _PROMPT = LineSummary(is_message=True)
+_META_PROMPT = LineSummary(is_message=True, is_meta=True)
 _NO_MESSAGE = LineSummary()
 
 
 def summarize_entry(entry: Entry) -> LineSummary:
-    """Return the summary of an entry, whatever the form of its line."""
+    """Return the summary of an entry, whatever the form of its line. An entry does not have the line's `isMeta`."""
     if not isinstance(entry, MessageEntry):
         return _NO_MESSAGE
     first, calls = entry.message, tool_calls(entry.message)
@@ -113,6 +116,7 @@ class _Message(Struct, gc=False):
 class _Line(_EnvelopeLine, gc=False):
     message: _Message | None = None
     isApiErrorMessage: bool | None = None  # noqa: N815 - the file's spelling
+    isMeta: bool | None = None  # noqa: N815 - the file's spelling
     rendered: list[_Typed] | None = None
     renderedRole: str | None = None  # noqa: N815 - the file's spelling
 
@@ -150,9 +154,10 @@ def _summarize(line: _Line, share: Share) -> LineSummary | None:
         return _NO_MESSAGE if is_hidden and line.canonical_type == kind else None
     content = message.content
     if kind == "user":
+        prompt = _META_PROMPT if line.isMeta else _PROMPT
         if isinstance(content, list):
-            return _summarize_user(content, share)
-        return None if content is None or is_reminder_text(content) else _PROMPT
+            return _summarize_user(content, prompt, share)
+        return None if content is None or is_reminder_text(content) else prompt
     if kind != "assistant" or not isinstance(content, list) or line.isApiErrorMessage or message.model == SYNTHETIC:
         return None
     return _summarize_assistant(message, content, share)
@@ -186,7 +191,8 @@ def _single(name: str) -> tuple[str]:
     return (intern(name),)
 
 
-def _summarize_user(content: Sequence[_Block], share: Share) -> LineSummary | None:
+def _summarize_user(content: Sequence[_Block], prompt: LineSummary, share: Share) -> LineSummary | None:
+    """Return the summary of a user line with results, or else the one for prompts."""
     has_content = False
     results: tuple[str, ...] = ()
     for block in content:
@@ -197,5 +203,5 @@ def _summarize_user(content: Sequence[_Block], share: Share) -> LineSummary | No
         elif block.type != "text" or block.text is None or not is_reminder_text(block.text):
             has_content = True
     if not results:
-        return _PROMPT if has_content else None
+        return prompt if has_content else None
     return LineSummary(True, results=results) if len(results) == len(content) else None

@@ -1,12 +1,13 @@
-"""System lines and attachments that are off the path, and that the client sends anyway.
+"""Notes of the client that are off the path, and that the client sends anyway.
 
 As measured with client 2.1.325:
 
 * The path ends with a user or assistant line. All system lines and attachments after it are sent, without those that
   follow another user or assistant line: depth first, and siblings by time.
-* Those that follow a shard or a result of a response with calls are sent with the response, in file order. They are
-  loose: no user or assistant line descends from them, except for lines of the same response. One other line below it,
-  and a line is sent only if it is on the path.
+* In a response with calls, notes are system lines, attachments, and prompts with `isMeta`. Those that follow a shard or
+  a result are sent with the response, in file order. Those that follow a note on the path are sent directly after it,
+  row by row. They are loose: no user or assistant line descends from them, except for lines of the same response. One
+  other line below it, or two notes after the same one, and a line is sent only if it is on the path.
 
 Progress lines count as their nearest ancestor of another type. Lines after a text, or after a prompt, are lost.
 """
@@ -61,33 +62,51 @@ def _iter_children(chain: Chain, node: int, links: Links) -> Iterator[int]:
 def find_loose_lines(
     chain: Chain, nodes: Sequence[int], links: Links, *, within_responses: bool = True
 ) -> dict[int, list[int]]:
-    """Return the loose lines among some lines, by the line that they follow. `nodes` includes all their descendants.
+    """Return the loose lines among some lines, by the line that they follow, row by row.
 
-    They follow a user or assistant line, or a system line or attachment that is not loose itself. `links` are new
-    parents of lines (see `boundaries`). Without `within_responses`, those between lines of a response are left out.
+    They follow a shard or a result, or a note that is not loose itself. `nodes` includes all their descendants. `links`
+    are new parents of lines (see `boundaries`). Without `within_responses`, those between lines of a response are left
+    out.
     """
-    beside = [node for node in nodes if not is_turn(chain, node) and can_be_loose(chain, node)]
+    beside = [node for node in nodes if is_note(chain, node)]
     if not beside:
         return {}
     chain.load_facts(beside)
     candidates = {node for node in beside if not chain.facts(node).is_sidechain}
     rows = _Rows(chain, links, candidates)
     loose = set(candidates)
+    followed: set[int] = set()
+    """The lines with a note after them."""
     for node in nodes:
-        if node in candidates or rows.parent(node) not in candidates or not chain.is_link(node):
+        parent = rows.parent(node)
+        if parent not in candidates or not chain.is_link(node):
             continue
-        if not within_responses or not rows.is_same_response(node, rows.line_above(node)):
-            # The rest of a row above a line that is not loose was removed with that line.
-            at = rows.parent(node)
-            while at is not None and at in loose:
-                loose.discard(at)
-                at = rows.parent(at)
+        if node in candidates:
+            is_end = parent in followed
+            followed.add(parent)
+        else:
+            is_end = not within_responses or not rows.is_same_response(node, rows.line_above(node))
+        # The rest of a row above a line that is not loose was removed with that line.
+        while is_end and parent is not None and parent in loose:
+            loose.discard(parent)
+            parent = rows.parent(parent)
+    return _find_rows(chain, links, loose)
+
+
+def _find_rows(chain: Chain, links: Links, loose: set[int]) -> dict[int, list[int]]:
+    """Return loose lines by the line that they follow. Each has at most one of them after it, so they form rows."""
+    rows = _Rows(chain, links, loose)
+    below = {rows.parent(node): node for node in loose if rows.parent(node) in loose}
     found: dict[int, list[int]] = {}
-    loose_rows = _Rows(chain, links, loose)
-    for node in sorted(loose):
-        before = loose_rows.line_above(node)
-        if before is not None:
-            found.setdefault(before, []).append(node)
+    for node in chain.in_order(loose):
+        before = rows.parent(node)
+        if before is None or before in loose:
+            continue
+        row = found.setdefault(before, [])
+        at: int | None = node
+        while at is not None:
+            row.append(at)
+            at = below.get(at)
     return found
 
 
@@ -135,7 +154,7 @@ class _Rows:
                 response = self._responses[node]
                 break
             walked[node] = None
-            if is_turn(self._chain, node):
+            if is_turn(self._chain, node) and not is_meta_prompt(self._chain, node):
                 summary = self._chain.summary(node)
                 if summary.is_assistant or not summary.results:
                     response = summary.response
@@ -149,6 +168,22 @@ def can_be_loose(chain: Chain, node: int) -> bool:
     return chain.types[node] in _TYPES and chain.is_link(node)
 
 
+def is_note(chain: Chain, node: int) -> bool:
+    """Whether a line is a note in a response with calls: a system line, an attachment, or a prompt with `isMeta`."""
+    return can_be_loose(chain, node) and (not is_turn(chain, node) or is_meta_prompt(chain, node))
+
+
+def is_meta_prompt(chain: Chain, node: int) -> bool:
+    """Whether a line is a prompt that the client wrote by itself."""
+    if chain.types[node] != "message":
+        return False
+    summary = chain.summaries[node]
+    if summary is not None:
+        return summary.is_meta
+    facts = chain.facts(node)
+    return facts.is_turn and facts.is_meta and chain.summary(node).is_prompt
+
+
 def is_turn(chain: Chain, node: int) -> bool:
     """Whether a line is a user or assistant line."""
     if chain.types[node] != "message":
@@ -156,6 +191,11 @@ def is_turn(chain: Chain, node: int) -> bool:
     summary = chain.summaries[node]
     # Only user and assistant lines have a summary with a message when a file is opened.
     return (summary is not None and summary.is_message) or chain.facts(node).is_turn
+
+
+def is_attachment(chain: Chain, node: int) -> bool:
+    """Whether a line is an attachment with a prompt, and not a line of the user, an answer or a command's output."""
+    return not is_turn(chain, node) and not chain.facts(node).is_system
 
 
 def parent_of(chain: Chain, node: int, links: Links, known: dict[int, int | None] | None = None) -> int | None:

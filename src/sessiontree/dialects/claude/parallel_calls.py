@@ -7,18 +7,18 @@ the shards after the one it arrives at.
 The client (about 2.1.8x and newer) restores them by id, wherever they are in the file (measured with 2.1.325): all
 lines with the `message.id` of a response on the path are its shards. The results of their calls are the children of
 these shards, and for a call without one, any line with its id. They are together at the first shard on the path: lines
-on the path in its order, the others inserted in file order (its SDK sorts by time). Shards are then sent before
-results. Of two results for one call the first is kept. Results on the path stay there, and are sent only directly after
-their response. The exception are results before it, with no prompt between the two: they are sent after it
-(`move_early_results`). Without a `message.id` the client finds none of them; `ReadOptions.recovered` does. `open_calls`
-has the rule for calls without a result, and `loose_lines` the one for system lines and attachments of a response.
+on the path in its order, the others inserted in file order (its SDK sorts by time), and results that follow neither a
+shard nor a result of it at the end. Shards are then sent before results. Of two results for one call the first is kept.
+Results on the path stay there, and are sent only directly after their response. The exception are results before it,
+with no prompt between the two: they are sent after it (`move_early_results`). Without a `message.id` the client finds
+none of them; `ReadOptions.recovered` does. `open_calls` has the rule for calls without a result, and `loose_lines` the
+one for the client's notes in a response.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections import deque
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
@@ -27,7 +27,7 @@ from msgspec import Struct
 from sessiontree.dialects.claude.boundaries import LoadedLines
 from sessiontree.dialects.claude.chain import LINK_TYPES, MAX_SEARCHES, Chain, NodeSet
 from sessiontree.dialects.claude.index import LineSummary
-from sessiontree.dialects.claude.loose_lines import Links, find_loose_lines, is_turn, parent_of
+from sessiontree.dialects.claude.loose_lines import Links, find_loose_lines, is_attachment, is_note, parent_of
 
 _Key: TypeAlias = str | int
 """The id of a response; a shard's node where it has none."""
@@ -35,6 +35,8 @@ _Key: TypeAlias = str | int
 _SHORT = 16
 """A path of less than one line in so many is short: an index finds its lines faster than a search of the file."""
 
+_BLOCK = 512
+"""Number of lines of a path that are searched at once for their latest line."""
 
 _TYPES = LINK_TYPES - {"compaction"}
 
@@ -48,7 +50,7 @@ class _Response(Struct):
     """Its other shards."""
     results: list[int]
     on_path: list[int]
-    """The lines on the path, in its order: shards, results, and the system lines and attachments after them."""
+    """The lines on the path, in its order: shards, results, and the notes after them."""
     has_calls: bool = False
 
 
@@ -75,20 +77,8 @@ def insert_parallel_lines(chain: Chain, path: Sequence[int], eligible: LoadedLin
             if not is_on_path[node] and kind in _TYPES and (all_eligible or node in eligible)
         ]
     search = _ParallelLines(chain, path, on_path, off_path, eligible.links, recovered)
-    groups: dict[int, list[int]] = {}
-    moved: set[int] = set()
-    for response in search.find_responses():
-        groups[response.first] = group = search.group(response)
-        moved.update(group)
-    if not groups:
-        return list(path)
-    joined: list[int] = []
-    for node in path:
-        if node in groups:
-            joined += groups[node]
-        elif node not in moved:
-            joined.append(node)
-    return joined
+    responses = search.find_responses()
+    return search.join(responses) if responses else list(path)
 
 
 def move_early_results(chain: Chain, path: Sequence[int]) -> list[int]:
@@ -118,16 +108,19 @@ def move_early_results(chain: Chain, path: Sequence[int]) -> list[int]:
 
 
 def _is_moved(chain: Chain, path: Sequence[int], at: int) -> bool:
-    """Whether the parent of a shard follows it on a path, as part of another response or as a prompt."""
-    parent = parent_of(chain, path[at], {})
-    if parent is None or parent not in path[at:]:
-        return False
+    """Whether what a shard's response follows, a prompt or another response, comes after the shard on a path."""
     response = chain.summary(path[at]).response
-    answered = chain.summary(parent).results
-    if not answered:
-        return chain.summary(parent).response != response
     shards = (chain.summary(node) for node in path if chain.types[node] == "message")
-    return not any(shard.response == response and call in answered for shard in shards for call in shard.calls)
+    calls = {call for shard in shards if shard.response == response for call in shard.calls}
+    parent = parent_of(chain, path[at], {})
+    passed: set[int] = set()
+    while parent is not None and parent not in passed:
+        summary = chain.summary(parent)
+        if summary.response != response and calls.isdisjoint(summary.results):
+            break
+        passed.add(parent)
+        parent = parent_of(chain, parent, {})
+    return parent is not None and parent not in passed and parent in path[at:]
 
 
 class _ParallelLines:
@@ -151,6 +144,9 @@ class _ParallelLines:
         self._loose = find_loose_lines(chain, off_path, links)
         self._links = links
         self._recovered = recovered
+        self._turns: dict[int, int | None] = {}
+        """Notes -> the shard or result that they follow. A path can have thousands of them in a row."""
+        self._blocks: dict[int, int] = {}
         self._shards_off_path: list[tuple[int, _Key, LineSummary]] = []
         self._results_off_path: list[tuple[int, LineSummary]] = []
         for node, summary in _iter_summaries(chain, off_path):
@@ -210,8 +206,10 @@ class _ParallelLines:
             if turn is not None:
                 before = chain.summary(turn)
                 answered.update(before.results)
-                if before.is_assistant:
-                    shards.add(self._key(turn, before))
+                # A child of a shard belongs to its response, whatever call it has the result of.
+                shard = turn if before.is_assistant else parent_of(chain, turn, self._links)
+                if shard is not None and chain.summary(shard).is_assistant:
+                    shards.add(self._key(shard, chain.summary(shard)))
         found: set[_Key] = set()
         seen: set[_Key] = set()
         current: _Key = ""
@@ -243,7 +241,7 @@ class _ParallelLines:
         chain, summaries, types = self._chain, self._chain.summaries, self._chain.types
         last_answer: _Response | None = None
         member: _Response | None = None
-        """The response that the next system lines and attachments belong to."""
+        """The response that the next notes belong to."""
         for node in self._path:  # a hot loop
             if types[node] != "message":
                 if member is not None:
@@ -257,16 +255,24 @@ class _ParallelLines:
                 member = last_answer if is_answer else None
                 if member is not None:
                     member.results.append(node)
-            elif member is not None and is_turn(chain, node):
+                elif last_answer is not None and self._is_child(node, last_answer):
+                    member = last_answer
+            elif member is not None and not is_note(chain, node):
                 member = None
             if member is not None:
                 member.on_path.append(node)
 
     def _turn_before(self, node: int) -> int | None:
-        """Return the user or assistant line that loose lines belong to; none if they follow others off the path."""
+        """Return the shard or result that loose lines belong to; none if they follow others off the path."""
         at: int | None = node
-        while at is not None and not is_turn(self._chain, at):
+        notes: list[int] = []
+        while at is not None and is_note(self._chain, at):
+            if at in self._turns:
+                at = self._turns[at]
+                break
+            notes.append(at)
             at = parent_of(self._chain, at, self._links) if at in self._on_path else None
+        self._turns.update(dict.fromkeys(notes, at))
         return at
 
     def _key(self, node: int, summary: LineSummary) -> _Key:
@@ -275,20 +281,72 @@ class _ParallelLines:
     def _key_off_path(self, node: int, summary: LineSummary) -> _Key:
         return _key_off_path(self._chain, node, summary, self._recovered)
 
-    def group(self, response: _Response) -> list[int]:
-        """Return the lines of a response in the client's order."""
+    def join(self, responses: Sequence[_Response]) -> list[int]:
+        """Return the path with the missed lines of some responses inserted, and with their shards together."""
+        path = self._path
+        ends = {node for response in responses for node in (response.first, response.on_path[-1])}
+        places = {node: at for at, node in enumerate(path) if node in ends}
+        inserted: dict[int, list[int]] = {}
+        """By position on the path: the lines before it."""
+        after_notes: dict[int, list[int]] = {}
+        spans: list[tuple[int, int]] = []
+        for response in responses:
+            start, end = places[response.first], places[response.on_path[-1]] + 1
+            for node, place in self._find_places(response, start + 1, end):
+                inserted.setdefault(place, []).append(node)
+            if response.has_calls and self._loose:
+                members = {response.first, *response.shards, *response.results}
+                loose = {node: self._loose[node] for node in response.on_path if node in self._loose}
+                after_notes.update({node: loose[node] for node in loose if node not in members})
+            spans.append((start, end))
+        shards = {node: response.first for response in responses for node in (response.first, *response.shards)}
+        joined: list[int] = []
+        done = 0
+        for start, end in _merge_spans(spans):
+            joined += path[done:start]
+            lines: list[int] = []
+            for at in range(start, end):
+                lines += inserted.pop(at, ())
+                lines.append(path[at])
+                lines += after_notes.get(path[at], ())
+            lines += inserted.pop(end, ())
+            joined += self._with_shards_first(lines, shards)
+            done = end
+        return [*joined, *path[done:]]
+
+    def _find_places(self, response: _Response, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Return the missed lines of a response with their positions on the path, from `start` to `end`."""
         chain, on_path = self._chain, self._on_path
         results = self._select_results(response)
-        members = [response.first, *response.shards, *response.results, *response.on_path]
-        loose = [line for node in dict.fromkeys(members) for line in self._loose.get(node, ())]
-        off_path = [node for node in (*response.shards, *results) if node not in on_path]
-        inserted = deque(chain.in_order([*off_path, *(loose if response.has_calls else ())]))
-        merged = [response.first]
-        for node in response.on_path[1:]:
-            while inserted and chain.position(inserted[0]) < chain.position(node):
-                merged.append(inserted.popleft())
-            merged.append(node)
-        return self._with_shards_first([*merged, *inserted], {response.first, *response.shards})
+        elsewhere = self._find_results_elsewhere(response, results)
+        missed = [node for node in (*response.shards, *results) if node not in on_path and node not in elsewhere]
+        if response.has_calls and self._loose:
+            members = dict.fromkeys([response.first, *response.shards, *response.results])
+            missed += [line for node in members for line in self._loose.get(node, ())]
+        place = start
+        for node in chain.in_order(missed):
+            place = self._find_later_line(place, end, chain.position(node))
+            yield node, place
+        for node in elsewhere:
+            yield node, end
+
+    def _find_later_line(self, at: int, end: int, position: int) -> int:
+        """Return the first position on the path, up to `end`, with a line that is later in the file than another."""
+        while at < end:
+            # A damaged file can have many responses that each extend over most of the path.
+            if at % _BLOCK == 0 and at + _BLOCK <= end and self._last_in_block(at) < position:
+                at += _BLOCK
+            elif self._chain.position(self._path[at]) > position:
+                return at
+            else:
+                at += 1
+        return end
+
+    def _last_in_block(self, at: int) -> int:
+        """Return the position in the file of the latest line in a block of the path."""
+        if at not in self._blocks:
+            self._blocks[at] = max(map(self._chain.position, self._path[at : at + _BLOCK]))
+        return self._blocks[at]
 
     def _select_results(self, response: _Response) -> list[int]:
         """Return the results of a response: of several for one call, those on the path, or else the first."""
@@ -305,32 +363,68 @@ class _ParallelLines:
             answered.update(calls)
         return results
 
-    def _with_shards_first(self, nodes: Sequence[int], shards: set[int]) -> list[int]:
-        """Move shards to those before them, past everything but the output of a local command before the results."""
-        found: list[int] = []
-        passed: list[int] = []
-        """The lines after `found` that the next shard is moved past."""
-        has_command = has_results = False
-        for node in nodes:
-            if node in shards:
-                if has_command and not has_results:
-                    found += passed
-                    passed, has_command = [], False
-                found.append(node)
-                continue
-            passed.append(node)
-            if not has_results:
-                has_results = bool(self._chain.summary(node).results)
-                # Asked only for the few lines before the results, because it reads the line.
-                has_command = has_command or (not has_results and self._is_command(node))
-        return found + passed
+    def _find_results_elsewhere(self, response: _Response, results: Sequence[int]) -> dict[int, None]:
+        """Return the results off the path that follow no shard or result of their response."""
+        together = {response.first, *response.shards}
+        found: dict[int, None] = {}
+        for node in self._chain.in_order(results):
+            if node in self._on_path or parent_of(self._chain, node, {}) in together:
+                together.add(node)
+            else:
+                found[node] = None
+        return found
 
-    def _is_command(self, node: int) -> bool:
-        return self._chain.types[node] == "message" and self._chain.facts(node).is_system
+    def _with_shards_first(self, nodes: Sequence[int], shards: dict[int, int]) -> list[int]:
+        """Move shards to those of their response before them, past other answers, and past the user's turns that have
+        a result. `shards` are the first shards of their responses.
+
+        Other answers whose calls have no result do not count: the client does not send them.
+        """
+        chain, types = self._chain, self._chain.types
+        answered = {call for node in nodes if types[node] == "message" for call in chain.summary(node).results}
+        answers: list[list[int]] = []
+        reached: dict[int, list[int]] = {}
+        """The answers that the next shards can be moved to."""
+        has_text = has_results = False
+        """What the user's turn has, after the last answer that was not moved."""
+        for node in nodes:
+            first = shards.get(node)
+            if first is not None or (types[node] == "message" and chain.summary(node).is_assistant):
+                calls = chain.summary(node).calls
+                if first is None and calls and answered.isdisjoint(calls):
+                    answers.append([node])
+                    continue
+                if has_text and not has_results:
+                    reached.clear()
+                if first in reached:
+                    reached[first].append(node)
+                    continue
+                has_text = has_results = False
+                answers.append([node])
+                if first is not None:
+                    reached[first] = answers[-1]
+                continue
+            answers.append([node])
+            if not has_results and types[node] == "message":
+                has_results = bool(chain.summary(node).results)
+                # Asked only for the few lines before the results, because it may read the line.
+                has_text = has_text or (not has_results and not is_attachment(chain, node))
+        return [node for answer in answers for node in answer]
 
     def _is_child(self, node: int, response: _Response) -> bool:
-        parent = parent_of(self._chain, node, {})
+        parent = parent_of(self._chain, node, self._links)
         return parent == response.first or parent in response.shards
+
+
+def _merge_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Join the spans that overlap."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if merged and start < merged[-1][1]:
+            start, last = merged.pop()
+            end = max(end, last)
+        merged.append((start, end))
+    return merged
 
 
 def _iter_summaries(chain: Chain, nodes: Iterable[int]) -> Iterator[tuple[int, LineSummary]]:

@@ -238,8 +238,6 @@ def _find_last_line(chain: Chain, loaded: LoadedLines) -> int | None:
             return node
         if fallback is None:
             fallback = node
-        if any(chain.facts(child).is_turn for child in chain.children(node)):
-            return node
     return fallback
 
 

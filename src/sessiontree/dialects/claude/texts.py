@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from sessiontree.core.jsonio import render_json
+from sessiontree.dialects.claude.records import object_in
 from sessiontree.dialects.texts import (
     Text,
     TextLine,
@@ -39,6 +40,15 @@ def _read_attachment(line: TextLine, texts: list[Text]) -> None:
         add_text(texts, "context", "user", render_json({key: value for key, value in found.items() if key != "type"}))
 
 
+def _is_inserted(line: TextLine) -> bool:
+    """Whether a line without `isMeta` is a message of an extension, as in responses with calls (`encode_user`)."""
+    stored = parse_or_none(bytes(line.sessiontree)) if line.sessiontree else None
+    if not isinstance(stored, dict):
+        return False
+    is_entry = object_in(stored, "entry").get("type") in ("custom_message", "branch_summary")
+    return is_entry or object_in(stored, "message").get("role") == "custom"
+
+
 class ClaudeTexts(TextReader):
     readers: ClassVar = {
         **TextReader.readers,
@@ -58,7 +68,7 @@ class ClaudeTexts(TextReader):
     def user_text_kind(self, line: TextLine) -> str:
         if line.isCompactSummary:
             return "summary"
-        return "context" if line.isMeta else "prompt"
+        return "context" if line.isMeta or _is_inserted(line) else "prompt"
 
 
 TEXTS = ClaudeTexts()

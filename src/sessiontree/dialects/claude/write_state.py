@@ -16,6 +16,7 @@ from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.dialects.claude.boundaries import find_loaded_lines
 from sessiontree.dialects.claude.chain import Chain
 from sessiontree.dialects.claude.line_builder import Call, PlacedEntry
+from sessiontree.dialects.claude.loose_lines import is_note
 from sessiontree.dialects.claude.path import find_path, has_turn, is_reached
 from sessiontree.dialects.contract import AS_CLIENT, IndexedLines, is_metadata_id
 
@@ -189,6 +190,25 @@ class WriteState:
             is_adjacent = is_adjacent and (bool(summary.results) or summary.is_assistant)
         return None
 
+    def is_in_response_with_calls(self, line: str) -> bool:
+        """Whether a line is a shard or a result of a response with calls, or a note of the client after one."""
+        at: str | None = line
+        while at is not None and (placed := self._placed.get(at)) is not None:
+            if placed.response is not None or placed.calls:
+                return True
+            if placed.is_turn or placed.kept is not None:
+                return False
+            at = placed.parent
+        node = None if self._lines is None or at is None else self._lines.tree.node_of.get(at)
+        if self._lines is None or node is None:
+            return False
+        chain = Chain(self._lines)
+        above = next((at for at in chain.iter_ancestors(node) if not _is_between_turns(chain, at)), None)
+        if above is None:
+            return False
+        summary = chain.summary(above)
+        return bool(summary.results) or any(chain.summary(shard).calls for shard in _find_shards(chain, above))
+
     # Separating branches
 
     def needs_boundary(self, parent: str | None, *, is_result: bool) -> bool:
@@ -324,6 +344,10 @@ def _result_parent(chain: Chain, shards: list[int], shard: int, id: str, leaf: i
 def _flatten(found: list[tuple[str, ...]]) -> list[str]:
     """Return the uuids of entries that were collected from the last to the first."""
     return [uuid for uuids in reversed(found) for uuid in uuids]
+
+
+def _is_between_turns(chain: Chain, node: int) -> bool:
+    return chain.types[node] == "progress" or is_note(chain, node)
 
 
 def _is_of_compaction(chain: Chain, node: int) -> bool:
