@@ -11,7 +11,7 @@ never raises an error and never causes an endless loop. Each of these is reporte
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -40,6 +40,20 @@ class TreeColumns(Struct, frozen=True, array_like=True):
     unresolved: dict[int, str]
     has_forward_links: bool
     cut_links: dict[int, int]
+
+
+class NodeSet:
+    """A set of nodes, as flags: a set of 500,000 numbers takes 33 MB."""
+
+    __slots__ = ("flags",)
+
+    def __init__(self, size: int, nodes: Iterable[int] = ()) -> None:
+        self.flags = bytearray(size)
+        for node in nodes:
+            self.flags[node] = True
+
+    def __contains__(self, node: object) -> bool:
+        return isinstance(node, int) and node < len(self.flags) and bool(self.flags[node])
 
 
 class Tree:

@@ -24,6 +24,7 @@ from sessiontree.core.call_target import call_target
 from sessiontree.core.entries import CONVERSATION_TYPES, Compaction, ContextEdit, Entry, MessageEntry, type_of
 from sessiontree.core.layout import NO_LANE, NO_NODE, Layout, find_runs
 from sessiontree.core.messages import Assistant, BashExecution, Message, Thinking, ToolCall, message_blocks, tool_calls
+from sessiontree.core.tree import NodeSet
 from sessiontree.dialects.contract import EntryKind
 from sessiontree.session.session import Session
 from sessiontree.views.branch_labels import Mark
@@ -125,7 +126,7 @@ class TreeRows:
         self._arranged: dict[tuple[TreeFilter, frozenset[int]], Rails] = {}
         """The rows of views that were shown. Copies share it."""
         self.current = session.node_of(self.leaf)
-        self.active = set(session.path_nodes(self.leaf))
+        self.active = NodeSet(len(self.types), session.path_nodes(self.leaf))
         self.left_out = self._find_left_out()
         """Entries that are left out of the context of the active path."""
         self.__dict__.pop("_foldable", None)

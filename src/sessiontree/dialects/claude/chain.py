@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from sessiontree.core.entries import Entry, milliseconds, type_of
 from sessiontree.core.jsonio import parse_object
-from sessiontree.core.tree import Tree
+from sessiontree.core.tree import NodeSet, Tree
 from sessiontree.dialects.claude.index import LineSummary, summarize_entry
 from sessiontree.dialects.claude.messages import parse_fields
 from sessiontree.dialects.claude.records import string_in, timestamp_in
@@ -38,20 +38,6 @@ _computed: WeakKeyDictionary[Tree, _Computed] = WeakKeyDictionary()
 
 Bridge: TypeAlias = Callable[[int, int, "NodeSet"], int | None]
 """Returns a parent where the walk ends: (last link on the path, line where it ended, lines walked) -> line."""
-
-
-class NodeSet:
-    """A set of lines, as flags: a set of 500,000 numbers takes 33 MB."""
-
-    __slots__ = ("flags",)
-
-    def __init__(self, size: int, nodes: Iterable[int] = ()) -> None:
-        self.flags = bytearray(size)
-        for node in nodes:
-            self.flags[node] = True
-
-    def __contains__(self, node: object) -> bool:
-        return isinstance(node, int) and bool(self.flags[node])
 
 
 class _Computed(Struct):

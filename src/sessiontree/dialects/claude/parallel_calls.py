@@ -24,8 +24,9 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from sessiontree.core.tree import NodeSet
 from sessiontree.dialects.claude.boundaries import LoadedLines
-from sessiontree.dialects.claude.chain import LINK_TYPES, MAX_SEARCHES, Chain, NodeSet
+from sessiontree.dialects.claude.chain import LINK_TYPES, MAX_SEARCHES, Chain
 from sessiontree.dialects.claude.index import LineSummary
 from sessiontree.dialects.claude.loose_lines import Links, find_loose_lines, is_attachment, is_note, parent_of
 
@@ -52,6 +53,19 @@ class _Response(Struct):
     on_path: list[int]
     """The lines on the path, in its order: shards, results, and the notes after them."""
     has_calls: bool = False
+
+
+class _Span(Struct):
+    """A part of the path with the lines of one response, or of several that overlap."""
+
+    start: int
+    end: int
+    inserted: dict[int, list[int]] = {}
+    """By position on the path: the missed lines before it."""
+    after_notes: dict[int, list[int]] = {}
+    """The loose lines after notes on the path."""
+    shards: dict[int, int] = {}
+    """The first shards of their responses."""
 
 
 def insert_parallel_lines(chain: Chain, path: Sequence[int], eligible: LoadedLines, recovered: bool) -> list[int]:
@@ -286,33 +300,40 @@ class _ParallelLines:
         path = self._path
         ends = {node for response in responses for node in (response.first, response.on_path[-1])}
         places = {node: at for at, node in enumerate(path) if node in ends}
-        inserted: dict[int, list[int]] = {}
-        """By position on the path: the lines before it."""
-        after_notes: dict[int, list[int]] = {}
-        spans: list[tuple[int, int]] = []
-        for response in responses:
-            start, end = places[response.first], places[response.on_path[-1]] + 1
-            for node, place in self._find_places(response, start + 1, end):
-                inserted.setdefault(place, []).append(node)
-            if response.has_calls and self._loose:
-                members = {response.first, *response.shards, *response.results}
-                loose = {node: self._loose[node] for node in response.on_path if node in self._loose}
-                after_notes.update({node: loose[node] for node in loose if node not in members})
-            spans.append((start, end))
-        shards = {node: response.first for response in responses for node in (response.first, *response.shards)}
         joined: list[int] = []
         done = 0
-        for start, end in _merge_spans(spans):
-            joined += path[done:start]
-            lines: list[int] = []
-            for at in range(start, end):
-                lines += inserted.pop(at, ())
-                lines.append(path[at])
-                lines += after_notes.get(path[at], ())
-            lines += inserted.pop(end, ())
-            joined += self._with_shards_first(lines, shards)
-            done = end
+        span: _Span | None = None
+        for response in responses:  # in the order of the path, so those that overlap follow each other
+            start, end = places[response.first], places[response.on_path[-1]] + 1
+            if span is not None and start >= span.end:
+                joined += [*path[done : span.start], *self._join_span(span)]
+                done = span.end
+                span = None
+            if span is None:
+                span = _Span(start, end)
+            self._add_to_span(span, response, start, end)
+        if span is not None:
+            joined += [*path[done : span.start], *self._join_span(span)]
+            done = span.end
         return [*joined, *path[done:]]
+
+    def _add_to_span(self, span: _Span, response: _Response, start: int, end: int) -> None:
+        span.end = max(span.end, end)
+        for node, place in self._find_places(response, start + 1, end):
+            span.inserted.setdefault(place, []).append(node)
+        if response.has_calls and self._loose:
+            members = {response.first, *response.shards, *response.results}
+            loose = {node: self._loose[node] for node in response.on_path if node in self._loose}
+            span.after_notes.update({node: loose[node] for node in loose if node not in members})
+        span.shards.update(dict.fromkeys((response.first, *response.shards), response.first))
+
+    def _join_span(self, span: _Span) -> list[int]:
+        lines: list[int] = []
+        for at in range(span.start, span.end):
+            lines += span.inserted.get(at, ())
+            lines.append(self._path[at])
+            lines += span.after_notes.get(self._path[at], ())
+        return self._with_shards_first([*lines, *span.inserted.get(span.end, ())], span.shards)
 
     def _find_places(self, response: _Response, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Return the missed lines of a response with their positions on the path, from `start` to `end`."""
@@ -414,17 +435,6 @@ class _ParallelLines:
     def _is_child(self, node: int, response: _Response) -> bool:
         parent = parent_of(self._chain, node, self._links)
         return parent == response.first or parent in response.shards
-
-
-def _merge_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Join the spans that overlap."""
-    merged: list[tuple[int, int]] = []
-    for start, end in sorted(spans):
-        if merged and start < merged[-1][1]:
-            start, last = merged.pop()
-            end = max(end, last)
-        merged.append((start, end))
-    return merged
 
 
 def _iter_summaries(chain: Chain, nodes: Iterable[int]) -> Iterator[tuple[int, LineSummary]]:

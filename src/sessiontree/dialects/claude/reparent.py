@@ -12,8 +12,9 @@ from collections.abc import Container, Iterable, Mapping
 from itertools import islice
 from math import inf
 
+from sessiontree.core.tree import NodeSet
 from sessiontree.dialects.claude.boundaries import LoadedLines
-from sessiontree.dialects.claude.chain import Bridge, Chain, NodeSet
+from sessiontree.dialects.claude.chain import Bridge, Chain
 from sessiontree.dialects.claude.records import NIL_UUID
 from sessiontree.dialects.contract import Reparenting
 
