@@ -347,7 +347,7 @@ def _can_be_pinned(chain: Chain, loaded: LoadedLines, node: int) -> bool:
 
 
 def _is_on_pinned_branch(chain: Chain, loaded: LoadedLines, candidate: int, pinned: int) -> bool:
-    """Whether a line descends from the pinned one, or shares a response with it (parallel shards)."""
+    """Whether a line descends from the pinned one, or from another shard of its response."""
     # Missing parents are bridged only afterwards: a gap between the two means that the client stays at the pin.
     nodes = walk(chain, candidate, loaded.links, lambda *_: None)
     if pinned in nodes:
@@ -356,7 +356,7 @@ def _is_on_pinned_branch(chain: Chain, loaded: LoadedLines, candidate: int, pinn
     # although it is sent.
     shard = _parent_link(chain, pinned) if chain.summary(pinned).results else pinned
     response = "" if shard is None else chain.summary(shard).response
-    return bool(response) and any(chain.summary(other).response == response for other in nodes)
+    return bool(response) and any(chain.summary(other).response == response for other in nodes if other != shard)
 
 
 def _find_newest_leaf(chain: Chain) -> int | None:
