@@ -157,6 +157,8 @@ def _parent(session: Session, id: str) -> str | None:
 def _children(session: Session, id: str) -> set[str]:
     found: set[str] = set()
     for child in session.children(id):
+        if session.parent(child) != id:
+            continue  # a later line with its uuid has another parent
         found |= _children(session, child) if session.type_of(child) == "progress" else {child}
     return found
 

@@ -18,6 +18,7 @@ CONFIRMED = {
     5150121: "a compaction preserves a command at the end of the path",
     5150317: "a compaction replaces the summary after an open call, which is sent again",
     5151113: "a branch drops an open call that separated other calls from their results",
+    855510839: "a command in a response stays, because what followed it was repeated elsewhere",
 }
 """Seeds of transcripts whose history after the changes was confirmed with the client."""
 
