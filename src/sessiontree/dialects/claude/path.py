@@ -347,16 +347,19 @@ def _can_be_pinned(chain: Chain, loaded: LoadedLines, node: int) -> bool:
 
 
 def _is_on_pinned_branch(chain: Chain, loaded: LoadedLines, candidate: int, pinned: int) -> bool:
-    """Whether a line descends from the pinned one, or from another shard of its response."""
+    """Whether a line descends from the pinned one, or from a call that was made in parallel with it."""
     # Missing parents are bridged only afterwards: a gap between the two means that the client stays at the pin.
     nodes = walk(chain, candidate, loaded.links, lambda *_: None)
     if pinned in nodes:
         return True
-    # A result shares the response of the shard that is its parent. One after another result is no part of it here,
+    # A result counts as the shard that is its parent. One after another result is no part of the response here,
     # although it is sent.
     shard = _parent_link(chain, pinned) if chain.summary(pinned).results else pinned
-    response = "" if shard is None else chain.summary(shard).response
-    return bool(response) and any(chain.summary(other).response == response for other in nodes if other != shard)
+    if shard is None or not chain.summary(shard).calls:
+        return False
+    response = chain.summary(shard).response
+    others = (chain.summary(node) for node in nodes if node != shard)
+    return bool(response) and any(other.response == response and other.calls for other in others)
 
 
 def _find_newest_leaf(chain: Chain) -> int | None:
