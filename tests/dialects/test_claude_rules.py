@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from sessiontree.providers import render
@@ -89,3 +90,40 @@ def test_a_golden_is_read_as_the_client_reads_it(answers: Path) -> None:
 def test_every_kind_of_case_was_recorded() -> None:
     assert len(MEASURED) > 290
     assert len(GOLDENS) == 7
+
+
+BLOCKS: dict[str, dict[str, Any]] = {
+    "t": {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
+    "x": {"type": "text", "text": "text"},
+    "c": {"type": "tool_use", "name": "Bash", "input": {}},
+}
+MEASURED_ORDERS = {
+    "tcxc": "txcc",
+    "xctc": "xtcc",
+    "ctc": "tcc",
+    "tctxc": "tctxc",
+    "tcx": "txc",
+    "tct": "tct",
+    "cxct": "xtcc",
+    "tctcx": "tctcx",
+    "ctcx": "txcc",
+    "xcxtc": "xxtcc",
+    "txcxtxcx": "txxtxxcc",
+}
+"""Kinds of the blocks of a response, one on each line, and their order as the client sends them."""
+
+
+@pytest.mark.parametrize("kinds", MEASURED_ORDERS)
+def test_calls_are_sent_last_unless_blocks_of_thinking_would_come_together(kinds: str) -> None:
+    lines: list[dict[str, Any]] = [{"type": "user", "message": {"role": "user", "content": "go"}}]
+    for number, kind in enumerate(kinds):
+        content = [{**BLOCKS[kind], "id": f"c{number}"} if kind == "c" else BLOCKS[kind]]
+        message = {"id": "m1", "role": "assistant", "model": "claude-sonnet-4-5", "content": content}
+        lines.append({"type": "assistant", "message": message})
+    for number, line in enumerate(lines):
+        line.update(uuid=str(number), parentUuid=str(number - 1) if number else None, sessionId="s")
+        line.update(timestamp=f"2026-10-01T00:00:{number:02d}.000Z")
+    transcript = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    _, answer, *_ = open_store(MemoryStore(transcript)).context().messages
+    names = {"text": "x", "thinking": "t", "toolCall": "c"}
+    assert "".join(names[block["type"]] for block in msgspec.to_builtins(answer.content)) == MEASURED_ORDERS[kinds]

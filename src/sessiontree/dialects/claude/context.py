@@ -23,6 +23,7 @@ from sessiontree.dialects.claude.messages import (
     is_blank,
     join_shards,
     prepare_message,
+    with_calls_last,
     without_usage,
 )
 from sessiontree.dialects.claude.open_calls import find_unsent_lines
@@ -291,7 +292,7 @@ def _read_joined(lines: IndexedLines, ids: Sequence[str], plan: _Plan, positions
         by_node[node] = [without_usage(message) for message in messages] if node in plan.preserved else messages
     try:
         return [
-            join_shards([by_node[node][plan.indexes.get(at, 0)] for node in part])
+            with_calls_last(join_shards([by_node[node][plan.indexes.get(at, 0)] for node in part]))
             for at, part in zip(positions, shards, strict=True)
         ]
     except IndexError:

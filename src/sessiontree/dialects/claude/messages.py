@@ -7,6 +7,7 @@ shards of a response (its lines, one content block each) and decide what a model
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Literal
 
 import msgspec
@@ -20,6 +21,8 @@ from sessiontree.core.messages import (
     Content,
     Message,
     Text,
+    Thinking,
+    ToolCall,
     ToolResult,
     Usage,
     User,
@@ -326,6 +329,24 @@ def join_shards(shards: Sequence[Message]) -> Message:
             model=shard.model or joined.model,
         )
     return joined
+
+
+def with_calls_last(message: Message) -> Message:
+    """Return a message with its calls after its other blocks, as the client sends it.
+
+    It stays as it is if blocks of thinking would come together that a call separates.
+    """
+    if not isinstance(message, Assistant) or isinstance(message.content, str):
+        return message
+    blocks = message.content
+    others = [at for at, block in enumerate(blocks) if not isinstance(block, ToolCall)]
+    if not others or others[-1] < len(others):
+        return message  # the usual case: nothing follows a call
+    for before, after in pairwise(others):
+        if after > before + 1 and isinstance(blocks[before], Thinking) and isinstance(blocks[after], Thinking):
+            return message
+    calls = [block for block in blocks if isinstance(block, ToolCall)]
+    return msgspec.structs.replace(message, content=(*(blocks[at] for at in others), *calls))
 
 
 def _larger_usage(earlier: Usage | None, later: Usage | None) -> Usage | None:
