@@ -84,8 +84,9 @@ def turns(rounds: int) -> list[Result]:
         ]
     finally:
         for session in (long, short):
+            folder = session.cwd
             session.close()
-            shutil.rmtree(session.cwd)
+            shutil.rmtree(folder)
 
 
 def _result(name: str, seconds: float) -> Result:
