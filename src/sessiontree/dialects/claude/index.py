@@ -56,8 +56,8 @@ class LineSummary(Struct, frozen=True, gc=False):
         return self.is_message and not self.is_assistant and not self.results
 
 
-Share: TypeAlias = Callable[[str], tuple[str]]
-"""Returns a tuple with a string: always the same one for equal strings, so that only one of each stays in memory."""
+Share: TypeAlias = Callable[[str, tuple[str]], tuple[str]]
+"""Returns a tuple with a string: the one that was given first with it, so that only one of each stays in memory."""
 
 _PROMPT = LineSummary(is_message=True)
 _META_PROMPT = LineSummary(is_message=True, is_meta=True)
@@ -129,12 +129,8 @@ def decode_columns(data: memoryview) -> Columns | None:
     """Return the columns of a block of lines; None when the envelope of one of them is unusual."""
     lines = decode_records(_decode_lines, data)
     if lines is not None:
-        known: dict[str, tuple[str]] = {}
-
-        def share(id: str) -> tuple[str]:
-            # The shards of a response share its id, and a call and its result share another.
-            return known.setdefault(id, (id,))
-
+        # The shards of a response share its id, and a call and its result share another.
+        share = dict[str, tuple[str]]().setdefault
         return _columns_of(lines, [_summarize(line, share) for line in lines])
     # Something unusual inside a line does not change the tree: the envelopes alone may still decode.
     envelopes = decode_records(_decode_envelopes, data)
@@ -168,11 +164,11 @@ def _summarize(line: _Line, share: Share) -> LineSummary | None:
 
 
 def _summarize_assistant(message: _Message, content: Sequence[_Block], share: Share) -> LineSummary | None:
-    response = share(message.id)[0] if message.id else ""
+    response = share(message.id, (message.id,))[0] if message.id else ""
     if len(content) == 1:  # nearly every line is a single block, most often a call
         block = content[0]
         if block.type == "tool_use" and block.id is not None and block.name is not None:
-            return LineSummary(True, True, response, share(block.id), _single(block.name))
+            return LineSummary(True, True, response, share(block.id, (block.id,)), _single(block.name))
     has_content = False
     calls: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
@@ -180,7 +176,7 @@ def _summarize_assistant(message: _Message, content: Sequence[_Block], share: Sh
         if block.type == "tool_use":
             if block.id is None or block.name is None:
                 return None
-            calls += share(block.id)
+            calls += share(block.id, (block.id,))
             tools += (intern(block.name),)
         elif block.type == "text" and block.text is not None and is_blank_text(block.text):
             continue
@@ -203,7 +199,7 @@ def _summarize_user(content: Sequence[_Block], prompt: LineSummary, share: Share
         if block.type == "tool_result":
             if block.tool_use_id is None:
                 return None
-            results += share(block.tool_use_id)
+            results += share(block.tool_use_id, (block.tool_use_id,))
         elif block.type != "text" or block.text is None or not is_reminder_text(block.text):
             has_content = True
     if not results:
