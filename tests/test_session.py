@@ -19,6 +19,7 @@ from sessiontree.core.entries import Compaction, MessageEntry, Unknown
 from sessiontree.core.messages import Image, message_text
 from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.errors import ExistsError, InvalidEntryError, NotFoundError, ReadOnlyError
+from sessiontree.session.open import open_reader
 from sessiontree.stores.file import FileStore
 from sessiontree.stores.memory import MemoryStore
 from tests.builders import chain, grow, header, message_line, opened
@@ -371,6 +372,15 @@ def test_large_content_can_be_truncated_with_a_notice_instead(tmp_path: Path) ->
     assert len(text) == 500_000
     assert "left out" in text[-100:]
     assert not (tmp_path / "blobs").exists()
+
+
+def test_a_reader_reads_like_a_session_and_has_no_method_that_writes(session: sessiontree.Session) -> None:
+    session.append("user", "one")
+    session.append("assistant", [{"type": "text", "text": "two"}])
+    reader = open_reader(session.location)
+    assert (reader.id, reader.ref, reader.leaf) == (session.id, session.ref, session.leaf)
+    assert texts(reader.context()) == texts(session.context())
+    assert not {"append", "append_lines", "move", "label", "rename", "fork", "migrate"} & set(dir(reader))
 
 
 def test_a_newer_version_opens_for_reading_only(tmp_path: Path) -> None:

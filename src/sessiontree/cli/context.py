@@ -15,7 +15,7 @@ from sessiontree.views.transcript import show_message
 
 if TYPE_CHECKING:
     from sessiontree.core.context import Context
-    from sessiontree.session.session import Session
+    from sessiontree.session.reader import Reader
 
 EXAMPLES = """examples:
   sessiontree context 019c2f3a --json
@@ -52,7 +52,7 @@ def run(options: Options) -> None:
     stderr.print_problems(session.location, session.known_problems)
 
 
-def _to_json(session: Session, leaf: str | None, context: Context, options: Options) -> dict[str, Any]:
+def _to_json(session: Reader, leaf: str | None, context: Context, options: Options) -> dict[str, Any]:
     value: dict[str, Any] = {
         "dialect": session.dialect.name,
         "session": session.id,
@@ -65,7 +65,7 @@ def _to_json(session: Session, leaf: str | None, context: Context, options: Opti
     return value
 
 
-def _messages(session: Session, context: Context, options: Options) -> dict[str, Any]:
+def _messages(session: Reader, context: Context, options: Options) -> dict[str, Any]:
     if options.form is None:
         return {"messages": map(describe_message, context.messages)}
     if options.form == "native":

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from sessiontree.app.actions.convert import check_target, conversion_fields, plan_convert
 from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
-from sessiontree.cli.sessions import add_read_options, open_for_reading
+from sessiontree.cli.sessions import add_read_options, open_session, read_options_of
 from sessiontree.conversion.install import Plan, Request
 from sessiontree.errors import NotFoundError
 from sessiontree.session.session import Session
@@ -58,7 +58,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> None:
-    session = open_for_reading(options) if options.read_as is None else _read_trajectory(options)
+    session = (
+        open_session(options, read_options=read_options_of(options))
+        if options.read_as is None
+        else _read_trajectory(options)
+    )
     request = Request(
         check_target(options.to), branch=options.branch, cwd=options.cwd, out=options.out, strict=options.strict
     )

@@ -15,7 +15,7 @@ import os
 from sessiontree.app.actions.export import exported_fields, format_of, new_redactor, plan_export
 from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
-from sessiontree.cli.sessions import add_read_options, open_for_reading
+from sessiontree.cli.sessions import add_read_options, open_session, read_options_of
 from sessiontree.errors import ExistsError, UsageError
 from sessiontree.export import Format, export
 
@@ -47,7 +47,7 @@ def run(options: Options) -> None:
     format = _format(options)
     if options.out and os.path.lexists(options.out):
         raise ExistsError(f"{options.out}: file exists; choose another name")
-    session = open_for_reading(options)
+    session = open_session(options, read_options=read_options_of(options))
     if options.out:
         plan = plan_export(session, options.out, format=format, branch=options.branch, redact=options.redact)
         exported = plan.do().result

@@ -18,7 +18,7 @@ from sessiontree.cli import output, stderr
 from sessiontree.cli.convert import render_report
 from sessiontree.cli.library_options import no_sessions, open_library
 from sessiontree.cli.parser import Options
-from sessiontree.cli.sessions import add_read_options, open_for_reading, remember_session
+from sessiontree.cli.sessions import add_read_options, open_session, read_options_of, remember_session
 from sessiontree.conversion.copies import CopyFile
 from sessiontree.conversion.launch import Resumption, check_startable, install_copy, plan_resumption, start_agent
 from sessiontree.errors import NotFoundError, UsageError
@@ -54,7 +54,7 @@ def run(options: Options) -> int | None:
         options.session = _offer_newest(options)
         if options.session is None:
             return None
-    session = open_for_reading(options)
+    session = open_session(options, read_options=read_options_of(options))
     agent = check_target(options.agent) if options.agent else None
     copies = CopyFile(open_repository(home_folder(options.home)).documents)
     resumption = plan_resumption(session, agent, options.cwd, copies=copies)

@@ -15,8 +15,9 @@ from sessiontree.cli.parser import Options
 from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.dialects.contract import ReadOptions
 from sessiontree.errors import NotFoundError
-from sessiontree.session.open import looks_like_path
+from sessiontree.session.open import looks_like_path, open_reader
 from sessiontree.session.open import open as open_path
+from sessiontree.session.reader import Reader
 from sessiontree.session.session import Session
 from sessiontree.stores.repositories import find_ref, home_folder, open_repository
 
@@ -43,19 +44,28 @@ def add_client_view_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--snips", action="store_true", help='hide messages removed by Claude Code\'s "snip" markers')
 
 
-def open_for_reading(options: Options) -> Session:
-    """Open SESSION with the options that `add_read_options` added."""
-    read_options = ReadOptions(recovered=options.recovered, as_of=options.as_of, snips=options.snips)
-    return open_session(options, read_options=read_options)
+def read_options_of(options: Options) -> ReadOptions:
+    """The options that `add_read_options` added."""
+    return ReadOptions(recovered=options.recovered, as_of=options.as_of, snips=options.snips)
+
+
+def open_for_reading(options: Options) -> Reader:
+    """Open SESSION with the options that `add_read_options` added. The result has no method that writes."""
+    path, dialect = _find(options)
+    return open_reader(path, home=options.home, dialect=dialect, read_options=read_options_of(options))
 
 
 def open_session(options: Options, **keywords: Any) -> Session:
     """Open SESSION; `keywords` are passed to `sessiontree.open`."""
-    path, agent = find_session(options.session, options)
-    dialect = getattr(options, "dialect", None) or agent
+    path, dialect = _find(options)
     session = open_path(path, home=options.home, dialect=dialect, **keywords)
     session.notify = lambda text: stderr.print_line(f"sessiontree: {text}")
     return session
+
+
+def _find(options: Options) -> tuple[str, str | None]:
+    path, agent = find_session(options.session, options)
+    return path, getattr(options, "dialect", None) or agent
 
 
 def find_session(name: str, options: Options) -> tuple[str, str | None]:

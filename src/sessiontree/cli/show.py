@@ -12,7 +12,7 @@ from sessiontree.views.json import describe_fragment, describe_shown, iter_probl
 from sessiontree.views.transcript import full_transcript, transcript
 
 if TYPE_CHECKING:
-    from sessiontree.session.session import Session
+    from sessiontree.session.reader import Reader
 
 EXAMPLES = """examples:
   sessiontree show 019c2f3a
@@ -38,7 +38,7 @@ def run(options: Options) -> None:
     stderr.print_problems(session.location, session.problems)
 
 
-def _to_json(session: Session, leaf: str | None, *, everything: bool) -> dict[str, Any]:
+def _to_json(session: Reader, leaf: str | None, *, everything: bool) -> dict[str, Any]:
     active = set(session.path_ids(leaf)) if leaf is not None else set()
     labels = session.labels
     return {

@@ -13,7 +13,7 @@ from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import add_read_options, open_for_reading
 from sessiontree.explore.branch_labels import find_marks
-from sessiontree.session.session import Session
+from sessiontree.session.reader import Reader
 from sessiontree.views.graph import build_graph, describe_node
 from sessiontree.views.json import iter_problems
 from sessiontree.views.tree_drawing import AROUND, Part, PartKind, RowFormat, draw_tree, lane_color, legend
@@ -70,7 +70,7 @@ def run(options: Options) -> None:
     stderr.print_problems(session.location, session.problems)
 
 
-def _print_tree(session: Session, options: Options) -> None:
+def _print_tree(session: Reader, options: Options) -> None:
     width = output.width()
     chosen: TreeFilter = "all" if options.all else _FILTERS[options.filter]
     rows = TreeRows(session, find_marks(session), filter=chosen, folds=options.fold, max_columns=max(1, width // 6))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import cache, partial
+from typing import TypeVar
 
 from sessiontree import plugins
 from sessiontree.core.entries import Header
@@ -17,6 +18,7 @@ from sessiontree.session.blob_refs import LargeContent
 from sessiontree.session.client_repository import ClientRepository
 from sessiontree.session.entry_input import Appear, Durability, Options
 from sessiontree.session.journal import Journal
+from sessiontree.session.reader import Reader
 from sessiontree.session.session import Session, new_session
 from sessiontree.sources import open_source
 from sessiontree.sources.detect import detect, detect_source, not_a_session
@@ -26,6 +28,8 @@ from sessiontree.stores.memory import MemoryRepository
 from sessiontree.stores.repositories import FileRepository, find_ref, open_repository
 
 _HEAD_BYTES = 64 * 1024
+
+ReaderT = TypeVar("ReaderT", bound=Reader)
 
 
 def create(
@@ -84,20 +88,19 @@ def open(
 
     An id is searched for in the repository at `home` first, then among the sessions of all clients.
     """
-    if not isinstance(session, SessionRef):
-        wanted = os.fspath(session)
-        if looks_like_path(wanted):
-            session = find_ref(wanted)
-        else:
-            session, dialect = _find_by_id(wanted, home, dialect)
     options = Options(durability=durability, large_content=large_content, read_options=read_options)
-    if session.home:
-        repository = open_repository(session.home)
-        return _open(repository.open(session), lambda: repository, dialect, options)
-    chosen = _dialect_named(dialect) if dialect else detect_source(session)
-    given = None if home is None else open_repository(home)
-    find_repository = partial(_repository_of_file, session.name, chosen, given)
-    return _open(open_source(session, chosen), find_repository, dialect, options, chosen)
+    return _open_named(session, home, dialect, lambda journal: Session(journal, options))
+
+
+def open_reader(
+    session: str | os.PathLike[str] | SessionRef,
+    *,
+    home: str | os.PathLike[str] | None = None,
+    dialect: str | None = None,
+    read_options: ReadOptions = AS_CLIENT,
+) -> Reader:
+    """Open a session like `open`, for callers that only read: the result has no method that writes."""
+    return _open_named(session, home, dialect, lambda journal: Reader(journal, read_options))
 
 
 def open_store(
@@ -116,22 +119,43 @@ def open_store(
     """
     options = Options(durability=durability, large_content=large_content, read_options=read_options)
     found = repository or _repository_at(store, root)
-    return _open(store, lambda: found, dialect, options)
+    return _open(store, lambda: found, dialect, lambda journal: Session(journal, options))
+
+
+def _open_named(
+    session: str | os.PathLike[str] | SessionRef,
+    home: str | os.PathLike[str] | None,
+    dialect: str | None,
+    create: Callable[[Journal], ReaderT],
+) -> ReaderT:
+    if not isinstance(session, SessionRef):
+        wanted = os.fspath(session)
+        if looks_like_path(wanted):
+            session = find_ref(wanted)
+        else:
+            session, dialect = _find_by_id(wanted, home, dialect)
+    if session.home:
+        repository = open_repository(session.home)
+        return _open(repository.open(session), lambda: repository, dialect, create)
+    chosen = _dialect_named(dialect) if dialect else detect_source(session)
+    given = None if home is None else open_repository(home)
+    find_repository = partial(_repository_of_file, session.name, chosen, given)
+    return _open(open_source(session, chosen), find_repository, dialect, create, chosen)
 
 
 def _open(
     store: SessionStore,
     find_repository: Callable[[], SessionRepository],
     dialect: str | None,
-    options: Options,
+    create: Callable[[Journal], ReaderT],
     detected: Dialect | None = None,
-) -> Session:
+) -> ReaderT:
     head = read_bytes(store, 0, _HEAD_BYTES)
     if detected is None:
         detected = _dialect_named(dialect) if dialect else detect(head, store.location)
     if detected.name != DEFAULT_DIALECT and not store.ref.home:
         find_repository = partial(_client_repository, detected, store.location, find_repository)
-    opened = Session(Journal(store, detected, cache(find_repository)), options)
+    opened = create(Journal(store, detected, cache(find_repository)))
     if dialect and opened.header.id == "" and not len(opened) and head.strip():
         raise NotASessionError(not_a_session(store.location, head))
     return opened

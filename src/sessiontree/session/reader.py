@@ -20,7 +20,7 @@ from sessiontree.dialects.contract import AS_CLIENT, ClientNotes, Dialect, ReadO
 from sessiontree.dialects.defaults import path_of_nodes
 from sessiontree.errors import AmbiguousError, NotFoundError
 from sessiontree.session.journal import Journal
-from sessiontree.stores.contract import read_bytes
+from sessiontree.stores.contract import SessionRef, read_bytes
 from sessiontree.stores.read_only import SliceStore
 
 _LARGE_FILE = 16 << 20
@@ -151,6 +151,11 @@ class Reader:
     def location(self) -> str:
         """Path of the session's file, or another description of its store."""
         return self._indexed.location
+
+    @property
+    def ref(self) -> SessionRef:
+        """The address of the session, from which `sessiontree.open` opens it."""
+        return self._indexed.store.ref
 
     @property
     def leaf(self) -> str | None:

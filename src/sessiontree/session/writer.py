@@ -132,8 +132,7 @@ class Writer(Reader):
 
     @property
     def ref(self) -> SessionRef:
-        """The address of the session, from which `sessiontree.open` opens it."""
-        return (self._pending or self._indexed.store).ref
+        return super().ref if self._pending is None else self._pending.ref
 
     @property
     def repository(self) -> SessionRepository:

@@ -31,7 +31,7 @@ from sessiontree.core.entries import (
 from sessiontree.core.layout import NO_NODE, Layout
 from sessiontree.core.messages import message_text, text_of, tool_calls
 from sessiontree.core.tree import Tree
-from sessiontree.session.session import Session
+from sessiontree.session.reader import Reader
 from sessiontree.session.stored_entries import StoredEntries
 from sessiontree.views.branch_labels import Mark, describe_mark
 from sessiontree.views.rails import group_lanes
@@ -69,7 +69,7 @@ class Graph(Struct, frozen=True):
 class GraphNodes(Sequence[Node]):
     """The nodes of a drawing in the order of their rows, created on access: only a few entries are in memory."""
 
-    def __init__(self, session: Session, numbers: Sequence[int], create: Callable[[int, Entry], Node]) -> None:
+    def __init__(self, session: Reader, numbers: Sequence[int], create: Callable[[int, Entry], Node]) -> None:
         self.numbers = numbers
         """By row: the node's number in file order."""
         self._entries = StoredEntries(session.journal, numbers)
@@ -91,7 +91,7 @@ class GraphNodes(Sequence[Node]):
         return map(self._create, self.numbers, self._entries)
 
 
-def build_graph(session: Session, *, everything: bool = False, marks: Mapping[str, Mark] | None = None) -> Graph:
+def build_graph(session: Reader, *, everything: bool = False, marks: Mapping[str, Mark] | None = None) -> Graph:
     """Collect what the tree shows. `marks` belong to branches that begin with the given entries."""
     tree, types = session.journal.tree, session.journal.types
     active = _flags(len(tree), session.path_nodes(session.leaf))

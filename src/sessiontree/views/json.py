@@ -19,7 +19,7 @@ from sessiontree.core.entries import (
     type_of,
 )
 from sessiontree.core.messages import Message, OtherMessage, ToolResult, message_text, text_of, tool_calls
-from sessiontree.session.session import Session
+from sessiontree.session.reader import Reader
 
 
 def describe_message(message: Message) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def describe_message(message: Message) -> dict[str, Any]:
     }
 
 
-def describe_own_message(session: Session, entry_id: str, message: Message) -> dict[str, Any]:
+def describe_own_message(session: Reader, entry_id: str, message: Message) -> dict[str, Any]:
     """A message in its dialect's own form, with text and calls added."""
     entry = session.entry(entry_id)
     if isinstance(entry, MessageEntry) and entry.message == message:
@@ -72,7 +72,7 @@ def describe_problem(problem: Problem) -> dict[str, Any]:
     }
 
 
-def iter_problems(session: Session) -> Iterator[dict[str, Any]]:
+def iter_problems(session: Reader) -> Iterator[dict[str, Any]]:
     """The problems found so far. Reading entries finds more, so print these after them."""
     for problem in session.known_problems:
         yield describe_problem(problem)

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from sessiontree.core.entries import BranchSummary, Compaction, CustomMessage, Entry, MessageEntry
 from sessiontree.dialects.contract import is_metadata_id
-from sessiontree.session.session import Session
+from sessiontree.session.reader import Reader
 from sessiontree.views.json import describe_shown
 from sessiontree.views.text import one_line
 from sessiontree.views.transcript import show_entry, show_role
@@ -34,7 +34,7 @@ class Passage(Struct, frozen=True):
         return self.entries[: max(at, 0)], self.entries[at + 1 :]
 
 
-def path_through(session: Session, id: str) -> list[str]:
+def path_through(session: Reader, id: str) -> list[str]:
     """The ids of the branch through an entry: the active one, else the newest that continues from it."""
     active = session.path_ids() if session.leaf is not None else []
     if id in active:
@@ -51,7 +51,7 @@ def path_through(session: Session, id: str) -> list[str]:
     return path
 
 
-def find_passage(session: Session, id: str, neighbors: int) -> Passage:
+def find_passage(session: Reader, id: str, neighbors: int) -> Passage:
     """Find an entry and `neighbors` entries with text on each side. Without an id, start at the beginning."""
     path = path_through(session, id) if id in session else session.path_ids()
     at = path.index(id) if id in path else 0

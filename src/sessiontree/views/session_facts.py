@@ -10,12 +10,12 @@ from sessiontree.branches.tips import count_tips
 from sessiontree.core.usage import recorded_cost
 from sessiontree.library.partial_reader import session_description
 from sessiontree.models.cost_estimate import cost_total as estimated_cost
-from sessiontree.session.session import Session
+from sessiontree.session.reader import Reader
 from sessiontree.views.json import describe_problem
 from sessiontree.views.listing import cost_fields
 
 
-def describe_session(session: Session) -> dict[str, Any]:
+def describe_session(session: Reader) -> dict[str, Any]:
     """The facts that `info` prints."""
     header = session.header
     origin, notes = header.forked_from, session.client_notes

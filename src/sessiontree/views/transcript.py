@@ -41,20 +41,20 @@ from sessiontree.core.messages import (
     blocks_of,
     message_blocks,
 )
-from sessiontree.session.session import Session
+from sessiontree.session.reader import Reader
 from sessiontree.views.text import clean, one_line
 
 _RULE = "── "
 
 
-def transcript(session: Session, leaf: str | None) -> Iterator[str]:
+def transcript(session: Reader, leaf: str | None) -> Iterator[str]:
     """The path to an entry, entry by entry."""
     labels = session.labels
     for entry in session.iter_path(leaf):
         yield from show_entry(entry, label=labels.get(entry.id))
 
 
-def full_transcript(session: Session) -> Iterator[str]:
+def full_transcript(session: Reader) -> Iterator[str]:
     """Every entry and fragment in file order, each with its status."""
     labels = session.labels
     active = set(session.path_ids()) if session.leaf is not None else set()

@@ -26,7 +26,7 @@ from sessiontree.core.layout import NO_LANE, NO_NODE, Layout, find_runs
 from sessiontree.core.messages import Assistant, BashExecution, Message, Thinking, ToolCall, message_blocks, tool_calls
 from sessiontree.core.tree import NodeSet
 from sessiontree.dialects.contract import EntryKind
-from sessiontree.session.session import Session
+from sessiontree.session.reader import Reader
 from sessiontree.views.branch_labels import Mark
 from sessiontree.views.graph import beginning, first_shown, gist
 from sessiontree.views.rails import NO_ROW, RailRow, Rails, group_lanes
@@ -88,7 +88,7 @@ class TreeRows:
 
     def __init__(
         self,
-        session: Session,
+        session: Reader,
         marks: Mapping[str, Mark] | None = None,
         *,
         filter: TreeFilter = "default",
@@ -432,7 +432,7 @@ def _speaker(name: str) -> str:
     return one_line(_SPEAKERS.get(name, name))
 
 
-def find_replaced(session: Session, layout: Layout) -> dict[int, list[int]]:
+def find_replaced(session: Reader, layout: Layout) -> dict[int, list[int]]:
     """By the node of each compaction: the nodes it replaced, without those of an earlier compaction, in file order.
 
     Compactions of the active branch come first.
