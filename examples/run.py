@@ -1,4 +1,7 @@
-"""What `make run` shows: the sessions of every agent on this machine, or a sample library when there are none."""
+"""What `make run` shows: the sessions of every agent on this machine, or a sample library when there are none.
+
+On a terminal they are shown in the terminal UI, elsewhere as a list.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ from sessiontree.library import Library
 
 ROOT = Path(__file__).parents[1]
 SAMPLE = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build" / "sample-library"
+FOLDER_VARIABLES = ("SESSIONTREE_", "XDG_", "CLAUDE_", "CODEX_", "GEMINI_", "OMP_", "OPENCODE_", "PI_", "QWEN_")
+"""How the names of variables start that may name another folder of sessions than the one in the home folder."""
 
 
 def main() -> None:
@@ -20,19 +25,17 @@ def main() -> None:
         has_sessions = next(iter(library.everything()), None) is not None
     environment = dict(os.environ)
     if not has_sessions:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(FOLDER_VARIABLES)}
         environment["HOME"] = str(SAMPLE)
-        # Folders that the environment names would lead away from the sample.
-        for name in ("SESSIONTREE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "CLAUDE_CONFIG_DIR", "PI_CODING_AGENT_DIR"):
-            environment.pop(name, None)
         if not SAMPLE.exists():
             subprocess.run(
                 [sys.executable, ROOT / "examples" / "sample_library.py", SAMPLE], check=True, stdout=subprocess.DEVNULL
             )
         print("No sessions of any agent were found on this machine; this is a sample library.\n")
     sys.stdout.flush()
-    code = subprocess.run(
-        [sys.executable, "-m", "sessiontree", "list", "--all", "--limit", "20"], env=environment
-    ).returncode
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    command = ["ui", "--all"] if is_terminal else ["list", "--all", "--limit", "20"]
+    code = subprocess.run([sys.executable, "-m", "sessiontree", *command], env=environment).returncode
     program = Path(sys.executable).parent / "sessiontree"
     with contextlib.suppress(ValueError):  # started from another folder: then the whole path is right
         program = program.relative_to(Path.cwd())

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import pty
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -70,6 +72,35 @@ def test_without_sessions_make_run_shows_a_sample_library_of_every_agent(tmp_pat
     for agent in ("claude", "pi", "omp", "neovate", "native"):
         assert re.search(rf"\b{agent}\b", shown), agent
     assert "export HOME=" in shown
+
+
+def test_on_a_terminal_make_run_opens_the_terminal_ui(tmp_path: Path) -> None:
+    terminal, inner = pty.openpty()
+    program = subprocess.Popen(
+        [sys.executable, "examples/run.py", str(tmp_path / "sample")],
+        env={**os.environ, "HOME": str(tmp_path), "SESSIONTREE_HOME": str(tmp_path), "TERM": "xterm-256color"},
+        cwd=ROOT,
+        stdin=inner,
+        stdout=inner,
+        stderr=inner,
+    )
+    os.close(inner)
+    limit = threading.Timer(60, program.kill)
+    limit.start()
+    try:
+        shown = b""
+        while b"Fix the flaky login test" not in shown:
+            shown += os.read(terminal, 1 << 16)
+        assert b"\x1b[?1049h" in shown  # the alternate screen
+        os.write(terminal, b"\x11")  # Ctrl+Q
+        while b"Try next" not in shown:
+            shown += os.read(terminal, 1 << 16)
+        assert program.wait(60) == 0
+    finally:
+        limit.cancel()
+        program.kill()
+        program.wait()
+        os.close(terminal)
 
 
 def test_make_run_shows_the_sessions_of_the_machine_where_there_are_any(tmp_path: Path) -> None:
