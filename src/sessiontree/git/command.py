@@ -143,21 +143,23 @@ def run(
 ) -> subprocess.CompletedProcess[bytes]:
     """Run git in a folder. Nothing of the repository is run, and no other machine is reached."""
     located = tuple(argument for argument in arguments if argument.startswith(("--git-dir=", "--work-tree=")))
-    variables = environment(folder, *located)
+    variables = environment(folder, *located, timeout=timeout)
     variables["LC_ALL"] = "C"  # messages that we quote are the same everywhere
     if index is not None:
         variables["GIT_INDEX_FILE"] = index
     return _start(("git", "-C", folder, *arguments), variables, data, timeout)
 
 
-def environment(folder: str, *located: str, base: Mapping[str, str] | None = None) -> dict[str, str]:
+def environment(
+    folder: str, *located: str, base: Mapping[str, str] | None = None, timeout: float = _TIMEOUT
+) -> dict[str, str]:
     """The environment in which git runs no program of the repository that contains a folder.
 
     `located` are the options that name the repository (`--git-dir=...`); without them git finds it. `base` is the
     environment to start from, by default that of this process.
     """
     variables = _without_git(os.environ if base is None else base)
-    settings = _SETTINGS | _replacements(_read_settings(folder, located, variables))
+    settings = _SETTINGS | _replacements(_read_settings(folder, located, variables, timeout))
     return _with_settings(variables, settings)
 
 
@@ -205,10 +207,12 @@ def _with_settings(variables: Mapping[str, str], settings: Mapping[str, str]) ->
     return {**variables, **added, "GIT_CONFIG_COUNT": str(first + len(settings))}
 
 
-def _read_settings(folder: str, located: Sequence[str], variables: Mapping[str, str]) -> list[_Setting]:
-    """All settings that apply in a folder. Reading them starts no program."""
+def _read_settings(
+    folder: str, located: Sequence[str], variables: Mapping[str, str], timeout: float = _TIMEOUT
+) -> list[_Setting]:
+    """All settings that apply in a folder. Reading them starts no program, but may wait for an included pipe."""
     arguments = ("git", "-C", folder, *located, "config", "--list", "--show-scope", "--show-origin", "-z")
-    done = _start(arguments, _with_settings(variables, _SETTINGS), b"", _TIMEOUT)
+    done = _start(arguments, _with_settings(variables, _SETTINGS), b"", timeout)
     if done.returncode == _USAGE_ERROR:
         raise StoreError("git is too old: version 2.26 or newer is needed")
     # Where git cannot read the settings it fails, and so does the call that follows.
