@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, cast
 
 from sessiontree import plugins
 from sessiontree.dialects.client import Client
+from sessiontree.errors import PathError
+from sessiontree.stores.safe_files import read_regular
 
 if TYPE_CHECKING:
     from sessiontree.dialects.contract import Locations
@@ -27,9 +29,8 @@ def client_of(name: str) -> Client:
 def read_client_file(path: str) -> bytes | None:
     """The bytes of a client's small file; None if it cannot be read. For methods of clients that ask for a file."""
     try:
-        with open(path, "rb") as file:
-            return file.read(_LARGEST_FILE)
-    except OSError:
+        return read_regular(path, _LARGEST_FILE)
+    except (OSError, PathError):
         return None
 
 

@@ -70,6 +70,16 @@ def blobs_folder(root: str) -> str:
     return os.path.join(root, "blobs")
 
 
+def without_folders(search_path: str, folders: Iterable[str]) -> str:
+    """A PATH without relative folders and those in the given ones: a project must not provide the programs."""
+    kept = []
+    for entry in search_path.split(os.pathsep):
+        real = os.path.realpath(entry) if os.path.isabs(entry) else ""
+        if real and not any(real == folder or real.startswith(folder.rstrip(os.sep) + os.sep) for folder in folders):
+            kept.append(entry)
+    return os.pathsep.join(kept)
+
+
 def real_folder(folder: str) -> str:
     """The real path of a folder, which need not exist; `UsageError` if none can have that name."""
     try:

@@ -14,6 +14,8 @@ import pytest
 from sessiontree.agent.approval import Reply
 from sessiontree.agent.process import CommandResult, run_command
 from sessiontree.agent.sandbox import Sandbox, is_available, landlock_version
+from sessiontree.agent.tools.bash import find_read_paths
+from sessiontree.agent.workspace import Workspace
 from sessiontree.secrets.environment import Mask
 from tests.adversarial.repositories import git, make_project
 from tests.agent.builders import BARE, Workplace
@@ -113,6 +115,42 @@ def test_a_repository_for_files_elsewhere_is_asked_about(place: Workplace, tmp_p
     assert_asked(place, "git diff")
     git(place.project, "config", "core.worktree", str(tmp_path))
     assert_asked(place, "git diff")
+
+
+@pytest.mark.parametrize("way", ["commondir", "gitdir", "link"])
+def test_a_repository_elsewhere_is_asked_about(place: Workplace, tmp_path: Path, way: str) -> None:
+    elsewhere = make_project(tmp_path / "elsewhere") / ".git"
+    (tmp_path / "elsewhere" / "a.txt").write_text(SECRET)
+    git(tmp_path / "elsewhere", "commit", "-q", "-a", "-m", SECRET)
+    own = place.project / ".git"
+    if way == "commondir":
+        (own / "commondir").write_text(f"{elsewhere}\n")
+    else:
+        own.rename(tmp_path / "unused")
+        own.symlink_to(elsewhere) if way == "link" else own.write_text(f"gitdir: {elsewhere}\n")
+    for command in ("git log --oneline", "git log -p", "git show HEAD:a.txt"):
+        assert_asked(place, command)
+
+
+def test_a_worktree_and_a_submodule_are_not_asked_about(place: Workplace, tmp_path: Path) -> None:
+    make_project(tmp_path / "inner")
+    git(place.project, "worktree", "add", "-q", str(tmp_path / "worktree"))
+    add = ("submodule", "add", "-q", str(tmp_path / "inner"), "module")
+    git(place.project, "-c", "protocol.file.allow=always", *add)
+    for folder in (tmp_path / "worktree", place.project / "module"):
+        assert find_read_paths("git log --oneline", Workspace(folder)) is not None, folder
+
+
+def test_the_content_of_a_file_by_a_tag_is_asked_about(place: Workplace) -> None:
+    commit_secret(place.project)
+    git(place.project, "tag", "-a", "-m", "a tag", "v1", "HEAD:id_rsa")
+    assert_asked(place, "git show v1")
+
+
+def test_a_command_that_sets_the_clock_is_asked_about(tmp_path: Path) -> None:
+    # Not run: it would set the clock if the question were not asked.
+    assert find_read_paths("date 010100002020", Workspace(tmp_path)) is None
+    assert find_read_paths("date -u +%F", Workspace(tmp_path)) == ()
 
 
 # The sandbox

@@ -10,13 +10,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import sessiontree
 from sessiontree.agent.controller import Controller
 from sessiontree.agent.process import OutputCollector
+from sessiontree.agent.tools.grep_worker import Answer, Request
 from sessiontree.errors import UsageError
 from sessiontree.secrets.environment import Mask
+from sessiontree.stores.blobs import FileBlobs
 from tests.adversarial.repositories import git, make_project
 
 pytestmark = pytest.mark.slow
@@ -105,7 +108,97 @@ def test_sync_does_not_follow_a_linked_folder(tmp_path: Path, name: str) -> None
     assert Path(location).exists()
 
 
+def test_sync_does_not_follow_a_link_among_the_blobs(tmp_path: Path) -> None:
+    session_in(tmp_path)
+    name = FileBlobs(tmp_path / "home" / "blobs").put(b"content")
+    (tmp_path / "elsewhere").mkdir()
+    blobs = tmp_path / "shared" / "native.blobs"
+    blobs.mkdir(parents=True)
+    (blobs / name[:2]).symlink_to(tmp_path / "elsewhere")
+    done = sessiontree_command("sync", tmp_path / "shared", home=tmp_path / "home")
+    assert "was not touched" in done.stdout + done.stderr
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def session_with_a_linked_folder(tmp_path: Path) -> tuple[Path, Path]:
+    """An old session of Claude Code whose folder is a link to a private one; returns its file and that folder."""
+    project, private = tmp_path / ".claude" / "projects" / "-p", tmp_path / "private"
+    for folder in (project, private):
+        folder.mkdir(parents=True)
+    (private / "notes.txt").write_text("private")
+    file = project / "11111111-1111-4111-8111-111111111111.jsonl"
+    result = {"type": "tool_result", "tool_use_id": "t", "content": "ok"}
+    common = {"type": "user", "sessionId": file.stem, "cwd": "/p", "timestamp": "2020-01-01T00:00:00Z"}
+    lines(
+        str(file),
+        {**common, "uuid": "a", "parentUuid": None, "message": {"role": "user", "content": "hi"}},
+        {**common, "uuid": "b", "parentUuid": "a", "toolUseResult": {"agentId": "x"},
+         "message": {"role": "user", "content": [result]}},
+    )  # fmt: skip
+    os.utime(file, (1_600_000_000, 1_600_000_000))
+    (project / file.stem).symlink_to(private)
+    return file, private
+
+
+@pytest.mark.parametrize("more", [(), ("--purge",)], ids=["archive", "purge"])
+def test_a_linked_folder_of_a_session_is_neither_archived_nor_deleted(tmp_path: Path, more: tuple[str, ...]) -> None:
+    file, private = session_with_a_linked_folder(tmp_path)
+    home = tmp_path / "home"
+    assert sessiontree_command("backup", tmp_path / "copy", home=home).returncode == 0
+    assert [copy.suffix for copy in (tmp_path / "copy").rglob("*") if copy.is_file()] == [".jsonl"]
+    done = sessiontree_command("clean", "--older-than", "1d", "--yes", *more, home=home)
+    assert done.returncode == 0, done.stderr
+    assert not file.exists()
+    assert (private / "notes.txt").read_text() == "private"
+
+
+def test_a_linked_folder_of_a_session_is_not_copied_by_a_fork(tmp_path: Path) -> None:
+    file, _ = session_with_a_linked_folder(tmp_path)
+    done = sessiontree_command("fork", file, home=tmp_path / "home")
+    assert done.returncode == 0, done.stderr
+    assert len(list(file.parent.glob("*.jsonl"))) == 2
+    assert [path.name for path in file.parent.iterdir() if path.is_dir()] == [file.stem]
+
+
 # Pipes
+
+
+@pytest.mark.parametrize("name", ["commondir", "config", "packed-refs", "an included file"])
+def test_listing_does_not_wait_for_a_pipe_in_a_repository(tmp_path: Path, name: str) -> None:
+    session_in(tmp_path)
+    folder = tmp_path / "project" / ".git"
+    for inner in ("objects", "refs/heads"):
+        (folder / inner).mkdir(parents=True)
+    (folder / "HEAD").write_text("ref: refs/heads/main\n")
+    settings = "[core]\n\trepositoryformatversion = 0\n"
+    if name == "an included file":
+        (folder / "refs" / "heads" / "main").write_text("1" * 40 + "\n")
+        settings += "[include]\n\tpath = pipe\n"
+        name = "pipe"
+    (folder / "config").write_text(settings)
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    done = sessiontree_command("list", "--all", home=tmp_path / "home")
+    assert done.returncode == 0
+    assert "hello" in done.stdout
+
+
+@pytest.mark.parametrize("name", [".gitignore", ".git/info/exclude"])
+def test_a_search_does_not_wait_for_a_pipe_among_the_ignore_files(tmp_path: Path, name: str) -> None:
+    (tmp_path / ".git" / "info").mkdir(parents=True)
+    (tmp_path / "a.txt").write_text("found")
+    os.mkfifo(tmp_path / name)
+    request = msgspec.json.encode(Request(str(tmp_path), "found"))
+    worker = [sys.executable, "-P", "-m", "sessiontree.agent.tools.grep_worker"]
+    done = subprocess.run(worker, input=request, capture_output=True, timeout=SECONDS, check=True)
+    assert [match.file for match in msgspec.json.decode(done.stdout, type=Answer).matches] == ["a.txt"]
+
+
+def test_reading_a_blob_does_not_wait_for_a_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ("0" * 64))
+    read = f"from sessiontree.stores.blobs import FileBlobs; FileBlobs({str(tmp_path)!r}, flat=True).get('0' * 64)"
+    done = subprocess.run([sys.executable, "-c", read], capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert "is a named pipe, not a regular file" in done.stderr
 
 
 def test_sync_does_not_wait_for_a_pipe(tmp_path: Path) -> None:

@@ -152,6 +152,44 @@ def test_a_program_of_the_project_on_the_path_is_not_used(tmp_path: Path, trap: 
     assert not trap.has_run
 
 
+def test_a_search_uses_no_program_of_the_project_on_the_path(tmp_path: Path, trap: Trap) -> None:
+    place = Workplace(tmp_path, environment={"PATH": f"{tmp_path}/project:.:{os.environ['PATH']}"})
+    (place.project / "rg").symlink_to(trap.program)
+    (place.project / "a.txt").write_text("found\n")
+    assert "found" in place.call("grep", pattern="found").text
+    assert not trap.has_run
+
+
+def test_our_own_git_is_no_program_of_the_project(
+    place: Workplace, trap: Trap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make_project(place.project)
+    (project / "bin").mkdir()
+    (project / "bin" / "git").symlink_to(trap.program)
+    monkeypatch.setenv("PATH", f"{project}/bin:{os.environ['PATH']}")
+    place.call("bash", command="git status")
+    take_snapshot(str(project), None, lambda data: "0" * 64)
+    assert not trap.has_run
+
+
+@pytest.mark.parametrize("name", [".gitconfig", ".config/git/config", "dotfiles/settings"])
+def test_a_model_does_not_change_the_settings_of_git_without_a_question(
+    name: str, place: Workplace, trap: Trap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make_project(place.project)
+    (project / "dotfiles").mkdir()
+    (project / "dotfiles" / "settings").write_text("")
+    if name == "dotfiles/settings":
+        (project / ".gitconfig").symlink_to("dotfiles/settings")
+    for variable in ("XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", str(project))
+    place.call("write", path=name, content=f"[core]\n\tfsmonitor = {trap.program}\n")
+    assert [question.tool for question in place.answers.questions] == ["write"]
+    place.call("bash", command="git status")
+    assert not trap.has_run
+
+
 def test_a_relative_folder_on_the_path_has_no_git(tmp_path: Path, trap: Trap, monkeypatch: pytest.MonkeyPatch) -> None:
     project = make_project(tmp_path / "project")
     (project / "git").symlink_to(trap.program)

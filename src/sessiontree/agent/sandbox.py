@@ -212,13 +212,3 @@ def _check(result: int) -> int:
     if result < 0:
         raise StoreError(f"the sandbox cannot be set up: {os.strerror(ctypes.get_errno())}; see the setting `sandbox`")
     return result
-
-
-def without_folders(path: str, folders: Iterable[str]) -> str:
-    """A PATH without relative folders and those in the given ones: a project must not provide the programs."""
-    kept = []
-    for entry in path.split(os.pathsep):
-        real = os.path.realpath(entry) if os.path.isabs(entry) else ""
-        if real and not any(real == folder or real.startswith(folder.rstrip(os.sep) + os.sep) for folder in folders):
-            kept.append(entry)
-    return os.pathsep.join(kept)

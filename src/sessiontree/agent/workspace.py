@@ -7,12 +7,14 @@ created between the check and the access causes an error. Paths are never passed
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Sequence
 
 from msgspec import Struct
 
 from sessiontree.errors import PathError
+from sessiontree.git import command as git
 from sessiontree.secrets.names import has_secret_name
 
 _GUARDED = frozenset({".git", "git~1", ".hg", ".svn", ".ssh", ".gnupg"})
@@ -31,7 +33,7 @@ class ResolvedPath(Struct, frozen=True):
     is_readable: bool = False
     """Whether it is inside, or in a folder that may be read without approval."""
     is_guarded: bool = False
-    """Whether a change could run programs later: git's own files, keys, our home folder."""
+    """Whether a change could run programs later: git's own files and settings, keys, our home folder."""
     is_secret: bool = False
     """Whether its name indicates secrets."""
 
@@ -62,6 +64,11 @@ class Workspace:
     def folders(self) -> tuple[str, ...]:
         return (self.root, *self.added)
 
+    @functools.cached_property
+    def _git_settings(self) -> tuple[str, ...]:
+        """The user's own settings of git, which may start programs: they are inside if the project is a home folder."""
+        return tuple(_real(file) for file in git.user_files(os.sep))
+
     def resolve(self, text: str) -> ResolvedPath:
         """Resolve a path, whether or not it exists; `PathError` if it is not a valid path."""
         if not text:
@@ -84,6 +91,7 @@ class Workspace:
             any(is_within(path, folder) for folder in self._guarded)
             and not any(is_within(path, folder) for folder in self._unguarded)
         )
+        is_guarded = is_guarded or (is_inside and any(is_within(path, file) for file in self._git_settings))
         is_readable = is_inside or any(is_within(path, folder) for folder in self._readable)
         return ResolvedPath(path, shown, is_inside, is_readable, is_guarded, has_secret_name(path))
 

@@ -56,7 +56,10 @@ def session_folder(path: str) -> str:
 
 def iter_related_files(path: str) -> Iterator[str]:
     """The regular files in the folder of a session file; links are neither followed nor listed."""
-    for folder, folders, names in os.walk(session_folder(path), followlinks=False):
+    top = session_folder(path)
+    if os.path.islink(top):  # `os.walk` would follow it: the files elsewhere would be archived or deleted
+        return
+    for folder, folders, names in os.walk(top, followlinks=False):
         folders.sort()
         for name in sorted(names):
             found = os.path.join(folder, name)

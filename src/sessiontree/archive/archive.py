@@ -198,6 +198,8 @@ class Archive:
         self._remove_related(others)
         folder = session_folder(item.path)
         _remove_empty_folders(folder)
+        if os.path.islink(folder):
+            return (folder,)
         return tuple(os.path.join(parent, name) for parent, _, names in os.walk(folder) for name in names)
 
     def _remove_related(self, files: list[ArchivedFile]) -> None:

@@ -174,6 +174,7 @@ class FolderSync:
             if os.path.lexists(copy):
                 continue
             try:
+                AllowedPaths([target]).check(copy)  # its folder may be a link
                 if hash_file(path) == os.path.basename(path):  # a damaged blob is not spread
                     with contextlib.suppress(ExistsError):
                         yield self._copy(path, copy, dry_run)

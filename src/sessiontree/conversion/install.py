@@ -204,7 +204,9 @@ def _verify(session: Session, written: Session, request: Request, report: Report
 def _related_folder(session: Session, to: str, path: str) -> tuple[str, str] | None:
     """The folder named like the session's file, which only its own client can use, and its destination."""
     folder = os.path.splitext(session.location)[0]
-    if session.dialect.name != to or not session.related_files() or not os.path.isdir(folder):
+    if session.dialect.name != to or not session.related_files():
+        return None
+    if os.path.islink(folder) or not os.path.isdir(folder):  # a link would bring in files from elsewhere
         return None
     return folder, os.path.splitext(path)[0]
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sessiontree.errors import StoreError
+from sessiontree.paths import without_folders
 
 if TYPE_CHECKING:
     import subprocess
@@ -143,21 +144,23 @@ def run(
 ) -> subprocess.CompletedProcess[bytes]:
     """Run git in a folder. Nothing of the repository is run, and no other machine is reached."""
     located = tuple(argument for argument in arguments if argument.startswith(("--git-dir=", "--work-tree=")))
-    variables = environment(folder, *located)
+    variables = environment(folder, *located, timeout=timeout)
     variables["LC_ALL"] = "C"  # messages that we quote are the same everywhere
     if index is not None:
         variables["GIT_INDEX_FILE"] = index
     return _start(("git", "-C", folder, *arguments), variables, data, timeout)
 
 
-def environment(folder: str, *located: str, base: Mapping[str, str] | None = None) -> dict[str, str]:
+def environment(
+    folder: str, *located: str, base: Mapping[str, str] | None = None, timeout: float = _TIMEOUT
+) -> dict[str, str]:
     """The environment in which git runs no program of the repository that contains a folder.
 
     `located` are the options that name the repository (`--git-dir=...`); without them git finds it. `base` is the
     environment to start from, by default that of this process.
     """
-    variables = _without_git(os.environ if base is None else base)
-    settings = _SETTINGS | _replacements(_read_settings(folder, located, variables))
+    variables = _without_git(folder, os.environ if base is None else base)
+    settings = _SETTINGS | _replacements(_read_settings(folder, located, variables, timeout))
     return _with_settings(variables, settings)
 
 
@@ -166,33 +169,50 @@ def runs_programs(folder: str) -> bool:
 
     They are not run. But without its filters git takes files for changed that are not, so callers ask the user.
     """
-    settings = _read_settings(folder, (), _without_git(os.environ))
+    settings = _read_settings(folder, (), _without_git(folder, os.environ))
     return any(setting.is_own and re.fullmatch(_RUNNING, setting.key) for setting in settings)
 
 
 def has_filters(folder: str) -> bool:
     """Whether a repository's own settings define filters: files in a worktree differ from the committed ones."""
-    settings = _read_settings(folder, (), _without_git(os.environ))
+    settings = _read_settings(folder, (), _without_git(folder, os.environ))
     return any(setting.is_own and re.fullmatch(_FILTER, setting.key) and setting.value for setting in settings)
 
 
 def user_files(folder: str) -> list[str]:
-    """The files that the user's own settings consist of, and those that they name."""
-    settings = [setting for setting in _read_settings(folder, (), _without_git(os.environ)) if not setting.is_own]
+    """The files that the user's own settings consist of, those that they name, and those that git would read."""
+    variables = _without_git(folder, os.environ)
+    try:
+        settings = [setting for setting in _read_settings(folder, (), variables) if not setting.is_own]
+    except FileNotFoundError:
+        settings = []  # git is not installed
     named = (setting.value for setting in settings if setting.key in ("core.excludesfile", "core.attributesfile"))
-    files = (os.path.expanduser(file) for file in (*(setting.file for setting in settings), *named))
+    more = (os.path.join(variables.get("XDG_CONFIG_HOME") or "~/.config", "git"), "~/.gitconfig")
+    chosen = variables.get("GIT_CONFIG_GLOBAL", "")
+    files = (os.path.expanduser(file) for file in (*(setting.file for setting in settings), *named, *more, chosen))
     return [file for file in dict.fromkeys(files) if os.path.isabs(file)]
 
 
-def _without_git(base: Mapping[str, str]) -> dict[str, str]:
+def find_top(folder: str) -> str | None:
+    """The nearest folder from here upward that has a `.git`, by its name alone; None if there is none."""
+    top = folder
+    while not os.path.lexists(os.path.join(top, ".git")):
+        top, below = os.path.dirname(top), top
+        if top == below:
+            return None
+    return top
+
+
+def _without_git(folder: str, base: Mapping[str, str]) -> dict[str, str]:
     kept = {
         name: value
         for name, value in base.items()
         if not name.startswith("GIT_") or name in _KEPT_VARIABLES or name.startswith(_KEPT_PREFIXES)
     }
-    # A relative folder on the PATH is one of the repository when git is started in it.
-    path = [entry for entry in kept.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(entry)]
-    return {**kept, **_VARIABLES, "PATH": os.pathsep.join(path)}
+    # The program must not come from the repository. A relative folder on the PATH is one of it when git starts there.
+    top = os.path.realpath(find_top(os.path.abspath(folder)) or folder)
+    path = without_folders(kept.get("PATH", os.defpath), [top] if top != os.sep else [])
+    return {**kept, **_VARIABLES, "PATH": path}
 
 
 def _with_settings(variables: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
@@ -205,10 +225,12 @@ def _with_settings(variables: Mapping[str, str], settings: Mapping[str, str]) ->
     return {**variables, **added, "GIT_CONFIG_COUNT": str(first + len(settings))}
 
 
-def _read_settings(folder: str, located: Sequence[str], variables: Mapping[str, str]) -> list[_Setting]:
-    """All settings that apply in a folder. Reading them starts no program."""
+def _read_settings(
+    folder: str, located: Sequence[str], variables: Mapping[str, str], timeout: float = _TIMEOUT
+) -> list[_Setting]:
+    """All settings that apply in a folder. Reading them starts no program, but may wait for an included pipe."""
     arguments = ("git", "-C", folder, *located, "config", "--list", "--show-scope", "--show-origin", "-z")
-    done = _start(arguments, _with_settings(variables, _SETTINGS), b"", _TIMEOUT)
+    done = _start(arguments, _with_settings(variables, _SETTINGS), b"", timeout)
     if done.returncode == _USAGE_ERROR:
         raise StoreError("git is too old: version 2.26 or newer is needed")
     # Where git cannot read the settings it fails, and so does the call that follows.

@@ -12,11 +12,13 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from sessiontree.errors import StoreError
+from sessiontree.errors import PathError, StoreError
 from sessiontree.git import command
+from sessiontree.stores.safe_files import read_regular
 
 _TIMEOUT = 3.0
 _MAX_CONFIG = 1 << 20
+_MAX_REFS = 1 << 26
 _REMOTE_SECTION = r'(?i)\[\s*remote\s+"(?:[^"\\]|\\.)*"\s*\]'
 _URL_SETTING = r"(?i)\s*url\s*=\s*(?P<url>.+?)\s*$"
 _URL_ADDRESS = r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?:[^@/]*@)?(?P<host>\[[^\]]*\]|[^:/]+)(?::\d+)?/+(?P<path>.+)"
@@ -109,10 +111,10 @@ def has_commits(repository: Repository) -> bool:
     if os.path.isfile(os.path.join(repository.git_folder, branch)):
         return True
     try:
-        with open(os.path.join(repository.git_folder, "packed-refs"), "rb") as packed:
-            return any(line.rstrip().endswith(os.fsencode(f" {branch}")) for line in packed)
-    except OSError:
+        packed = read_regular(os.path.join(repository.git_folder, "packed-refs"), _MAX_REFS)
+    except (OSError, PathError):
         return False
+    return any(line.rstrip().endswith(os.fsencode(f" {branch}")) for line in packed.splitlines())
 
 
 def read_first_commit(repository: Repository) -> str | None:
@@ -128,7 +130,6 @@ def read_first_commit(repository: Repository) -> str | None:
 
 def _read_text(path: str) -> str:
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(_MAX_CONFIG)
-    except OSError:
+        return read_regular(path, _MAX_CONFIG).decode("utf-8", "replace")
+    except (OSError, PathError):
         return ""

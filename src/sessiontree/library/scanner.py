@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from sessiontree.errors import NotASessionError, SessionTreeError
+from sessiontree.errors import NotASessionError, PathError, SessionTreeError
 from sessiontree.library.cache import Cache, Row, Stamp
 from sessiontree.library.projects import Projects
 from sessiontree.library.roots import Root, dialect_named
 from sessiontree.library.scan import Found, find_files
 from sessiontree.library.summary import WINDOW, Summary
 from sessiontree.stores.contract import SessionRef, SessionStat
+from sessiontree.stores.safe_files import read_regular
 
 if TYPE_CHECKING:  # imported only if a file has to be read
     from sessiontree.dialects.contract import Dialect, SessionFile
@@ -300,7 +301,6 @@ def _detect_listed(ref: SessionRef, default: str) -> Dialect:
 
 def read_small(path: str, size: int = 1 << 22) -> bytes | None:
     try:
-        with open(path, "rb") as file:
-            return file.read(size)
-    except OSError:
+        return read_regular(path, size)
+    except (OSError, PathError):
         return None

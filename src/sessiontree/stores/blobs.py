@@ -6,9 +6,10 @@ import contextlib
 import os
 import re
 
-from sessiontree.errors import DamagedError, ExistsError, NotFoundError, StoreError
+from sessiontree.errors import DamagedError, ExistsError, NotFoundError, PathError, StoreError
 from sessiontree.stores.atomic_files import create_file
 from sessiontree.stores.os_calls import OS_CALLS, OsCalls
+from sessiontree.stores.safe_files import check_regular
 
 _BLOB_NAME = r"[0-9a-f]{64}\Z"
 
@@ -50,14 +51,18 @@ class FileBlobs:
     def get(self, name: str) -> bytes | None:
         path = self._path(name)
         try:
-            fd = self._os_calls.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+            # O_NONBLOCK: in a folder of another program, a named pipe may have the name of a blob.
+            fd = self._os_calls.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
         try:
             with os.fdopen(fd, "rb") as file:
+                check_regular(os.fstat(fd), path)
                 data = file.read()
+        except PathError as error:
+            raise StoreError(str(error)) from None
         except OSError as error:
             raise StoreError(f"{path}: cannot be read: {error.strerror}") from error
         if blob_name(data) != name:

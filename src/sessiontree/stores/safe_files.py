@@ -154,6 +154,16 @@ def find_file(path: str, limit: int | None = None) -> FileContent | None:
         return None
 
 
+def read_regular(path: str, limit: int) -> bytes:
+    """Read up to `limit` bytes of a regular file; links are followed. Raises OSError or `PathError`.
+
+    For small files that another person may have put in place: opening a named pipe would wait for a writer.
+    """
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        check_regular(os.fstat(file.fileno()), path)
+        return file.read(limit)
+
+
 def read_path(path: str) -> FileContent | None:
     """Read a regular file, or the target of a symbolic link; None if nothing is there.
 

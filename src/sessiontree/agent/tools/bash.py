@@ -20,13 +20,15 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from sessiontree.agent.process import HEAD, TAIL, CommandResult, run_command
-from sessiontree.agent.sandbox import Sandbox, is_available, without_folders
+from sessiontree.agent.sandbox import Sandbox, is_available
 from sessiontree.agent.tools.base import ArgumentsError, Plan, StructTool, ToolContext, ToolOutput
-from sessiontree.agent.workspace import ResolvedPath, Workspace
+from sessiontree.agent.workspace import ResolvedPath, Workspace, is_within
 from sessiontree.errors import PathError, StoreError
 from sessiontree.git import command as git
+from sessiontree.paths import without_folders
 from sessiontree.secrets.environment import without_secrets
 from sessiontree.secrets.names import has_secret_name
+from sessiontree.stores.safe_files import read_regular
 
 SECONDS = 120.0
 MAX_SECONDS = 3_600.0
@@ -204,6 +206,7 @@ _GIT_ADDED = {
 _GIT_SELECTING = frozenset({"--all", "--cached", "--staged", "--tags"})
 """Options that select commits, rather than how they are shown."""
 _LISTING_SECONDS = 10.0
+_MAX_POINTER = 1 << 16
 _WITHOUT_PATHS = frozenset({"echo", "date", "uname", "whoami", "id", "which", "true", "false"})
 _WITH_FOLDERS = frozenset({"basename", "dirname", "du", "file", "ls", "pwd", "stat"})
 """Programs that show names in a folder. All others would read the files in it, whatever their names."""
@@ -219,6 +222,8 @@ def find_read_paths(command: str, workspace: Workspace) -> tuple[ResolvedPath, .
     letters = _PROGRAMS.get(program)
     if letters is None or not _are_allowed(words, letters, frozenset()):
         return None
+    if program == "date" and any(not word.startswith(("-", "+")) for word in words):
+        return None  # it would set the clock
     if program in _WITHOUT_PATHS:
         return ()
     reads = _resolve(words, workspace)
@@ -244,13 +249,30 @@ def _git(words: list[str], workspace: Workspace) -> tuple[ResolvedPath, ...] | N
 
 
 def _is_ordinary_repository(root: str) -> bool:
-    """Whether git uses the repository in the nearest `.git`, for the files next to it."""
-    top = root
-    while not os.path.lexists(os.path.join(top, ".git")):
-        top, below = os.path.dirname(top), top
-        if top == below:
-            return False
-    return os.path.realpath(top) == os.path.realpath(git.query(root, "rev-parse", "--show-toplevel") or os.sep)
+    """Whether git uses the repository in the nearest `.git`, for the files next to it.
+
+    The `.git` of an unpacked project may name any repository of the user. One elsewhere has to name this folder, too,
+    as that of a worktree or a submodule does.
+    """
+    top = git.find_top(root)
+    located = ("--show-toplevel", "--git-common-dir", "--absolute-git-dir")
+    found = git.query(root, "rev-parse", "--path-format=absolute", *located).splitlines()
+    if top is None or len(found) != len(located):
+        return False
+    used, common, folder = map(os.path.realpath, found)
+    top = os.path.realpath(top)
+    if used != top or not (folder == common or is_within(folder, os.path.join(common, "worktrees"))):
+        return False
+    return is_within(folder, top) or _names_worktree(root, folder, top)
+
+
+def _names_worktree(root: str, folder: str, top: str) -> bool:
+    """Whether a git folder elsewhere names the worktree: in `gitdir`, or as `core.worktree`, which git has followed."""
+    try:
+        back = os.fsdecode(read_regular(os.path.join(folder, "gitdir"), _MAX_POINTER)).strip()
+    except (OSError, PathError):
+        return git.query(root, "config", "core.worktree") != ""
+    return os.path.realpath(back) == os.path.join(top, ".git")
 
 
 def _names_content(root: str, words: list[str]) -> bool:
@@ -258,7 +280,7 @@ def _names_content(root: str, words: list[str]) -> bool:
     objects = [part for word in words for part in re.split(r"\.{2,}", word) if part and ":" not in part]
     if not objects:
         return False
-    data = "".join(f"{name}\n" for name in objects).encode()
+    data = "".join(f"{name}^{{}}\n" for name in objects).encode()  # what a tag names
     return b"blob" in git.output(root, "cat-file", "--batch-check=%(objecttype)", data=data).split()
 
 

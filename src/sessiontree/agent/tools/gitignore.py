@@ -10,6 +10,9 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
+from sessiontree.errors import PathError
+from sessiontree.stores.safe_files import read_regular
+
 _VERSION_CONTROL = frozenset({".git", ".hg", ".svn"})
 _MAX_BYTES = 1 << 20
 _GROUP_NAME = re.compile(r"\(\?P<\w+>")
@@ -118,9 +121,9 @@ def _read_rules(folder: str) -> IgnoreRules | None:
     # The repository's own exclude file has a lower precedence than `.gitignore`, so it comes first.
     for name in (os.path.join(".git", "info", "exclude"), ".gitignore"):
         try:
-            with open(os.path.join(folder, name), encoding="utf-8-sig", errors="surrogateescape") as file:
-                texts.append(file.read(_MAX_BYTES))
-        except OSError:
+            data = read_regular(os.path.join(folder, name), _MAX_BYTES)
+        except (OSError, PathError):
             continue
+        texts.append(data.decode("utf-8-sig", "surrogateescape"))
     rules = parse_rules("\n".join(texts)) if texts else ()
     return IgnoreRules(folder if folder.endswith("/") else f"{folder}/", rules) if rules else None

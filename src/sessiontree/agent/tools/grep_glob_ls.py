@@ -19,6 +19,7 @@ from sessiontree.agent.tools.base import ArgumentsError, Plan, StructTool, ToolC
 from sessiontree.agent.tools.grep_worker import LINE_CHARACTERS, Answer, Match, Request
 from sessiontree.agent.workspace import ResolvedPath
 from sessiontree.errors import PathError
+from sessiontree.paths import without_folders
 from sessiontree.secrets.names import has_secret_name
 from sessiontree.stores.safe_files import open_folder
 
@@ -71,7 +72,9 @@ class Grep(StructTool[GrepArguments]):
             arguments.literal,
             limit=arguments.limit,
         )
-        ripgrep = shutil.which("rg", path=context.environment.get("PATH"))
+        # No approval was asked for, so the project must not provide the program.
+        path = without_folders(context.environment.get("PATH", os.defpath), context.workspace.folders)
+        ripgrep = shutil.which("rg", path=path)
         answer = await (_search(request) if ripgrep is None else _ripgrep(ripgrep, request))
         return _lines_output(answer, target, arguments.limit)
 
