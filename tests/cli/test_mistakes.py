@@ -107,3 +107,13 @@ def test_an_unknown_agent_is_refused_with_the_known_ones(run: Run, session: str,
 def test_an_unknown_option_names_the_help_of_its_command(run: Run) -> None:
     assert "unrecognized arguments: --older 5d (see `sessiontree clean --help`)" in run("clean", "--older", "5d").err
     assert "unrecognized arguments: --oops (see `sessiontree search --help`)" in run("search", "x", "--oops").err
+
+
+def test_a_session_without_requests_has_no_cost(run: Run, tmp_path: Path) -> None:
+    with sessiontree.create(tmp_path, home=tmp_path / "home") as session:
+        session.append("user", "hello")
+    assert "cost" not in run("info", session.location).out
+
+
+def test_an_impossible_width_is_limited(run: Run, session: str) -> None:
+    assert max(map(len, run("tree", session, width=99_999_999_999_999).lines)) < 20_000

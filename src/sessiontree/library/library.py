@@ -262,6 +262,7 @@ class Library:
         if not waiting:
             return 0
         from sessiontree.library import counts
+        from sessiontree.library.session_store import size_in_cache
         from sessiontree.repair import is_damaged
         from sessiontree.session.open import open as open_session
 
@@ -273,7 +274,7 @@ class Library:
                 progress(done, len(waiting))
             try:
                 with contextlib.closing(open_session(summary.ref, home=self.home, dialect=summary.agent)) as session:
-                    size = session.journal.size
+                    size = size_in_cache(session)
                     self.cache.store_exact(summary.ref, size, counts.count(session))
                     self.cache.store_health(summary.ref, size, is_damaged=is_damaged(session))
             except SessionTreeError:
@@ -297,7 +298,7 @@ class Library:
 
         return search(self, query, **arguments)
 
-    def store_exact(self, path: str, size: int, counted: Counted) -> None:
+    def store_exact(self, path: str, size: int | None, counted: Counted) -> None:
         """Store exact counts of a caller that read a whole file of this size; the next listing shows them."""
         self.cache.store_exact(os.path.realpath(path), size, counted)
 
