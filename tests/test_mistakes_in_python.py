@@ -37,6 +37,16 @@ def test_an_empty_prompt_is_refused(session: sessiontree.Session, content: Any) 
     assert len(session) == 0
 
 
+@pytest.mark.parametrize("content", [5, ["hello"], [{"text": "hello"}], {"type": "text", "text": "hello"}, b"hello"])
+def test_content_that_is_neither_text_nor_blocks_is_refused(session: sessiontree.Session, content: Any) -> None:
+    for arguments in (("user", content), ({"role": "assistant", "content": content},)):
+        with pytest.raises(InvalidEntryError, match="a text, or a list of blocks with a `type` each"):
+            session.append(*arguments)
+    with pytest.raises(InvalidEntryError, match="a mapping, a message or a role, not int"):
+        session.append(content if isinstance(content, int) else 7)  # type: ignore[arg-type]
+    assert len(session) == 0
+
+
 def test_a_message_object_is_appended_as_it_is(session: sessiontree.Session) -> None:
     session.append(User(content="hello"))
     session.branch().append("user", [{"type": "text", "text": "again"}])

@@ -201,6 +201,17 @@ def test_copies_are_listed_under_their_origin(run: Run, tmp_path: Path) -> None:
     assert "└ ⇄ convert me" in run("list", "--project", str(tmp_path)).out
 
 
+def test_a_title_still_names_the_session_after_it_was_copied_for_another_agent(run: Run, tmp_path: Path) -> None:
+    with sessiontree.create(tmp_path, home=tmp_path / "home") as origin:
+        origin.append("user", "convert me")
+    arguments = ("resume", "convert me", "--in", "claude", "--cwd", str(tmp_path), "--install")
+    first = run(*arguments)
+    assert first.code == 0, first.err
+    again = run(*arguments)
+    assert (again.code, again.out) == (0, first.out), again.err
+    assert run("info", "convert", "--json").json["path"] == origin.location
+
+
 def test_resume_without_a_session_names_the_newest(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert "no sessions" in run("resume").err

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 import sessiontree
+from sessiontree.library import Library
+from sessiontree.library.summary import Summary
 from tests.cli.conftest import Run
+from tests.dialects.packed_goldens import unpack
 
 
 @pytest.fixture
@@ -113,3 +116,24 @@ def test_a_large_sound_session_that_grows_is_unchecked_until_it_rests(run: Run, 
     resting = time.time() - 3600
     os.utime(session.location, (resting, resting))
     assert [health(run), health(run)] == ["unchecked", "ok"]
+
+
+@pytest.mark.parametrize("command", ["list", "doctor", "info"])
+def test_a_large_session_in_another_form_than_lines_becomes_known_as_well(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    unpack("gemini-cli", "07-unicode-long", tmp_path).home.rename(tmp_path / "user")
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    monkeypatch.setenv("SESSIONTREE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SESSIONTREE_CACHE", str(tmp_path / "cache"))
+
+    def known() -> Summary:
+        with Library() as library:
+            return next(summary for summary in library.everything() if summary.messages)
+
+    before = known()
+    assert (before.exact, before.health) == (False, "unchecked")
+    assert run(command, *(["--all"] if command == "list" else [before.ref])).code == 0
+    after = known()
+    assert after.exact or command == "doctor"
+    assert after.health == "ok" or command == "info"

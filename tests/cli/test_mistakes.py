@@ -83,3 +83,37 @@ def test_the_demonstration_works_in_the_users_folder_and_leaves_nothing_behind(
     assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in project.iterdir()} == before
     assert list(temporary.iterdir()) == []
     assert run("list", "--all", "--json").json["sessions"] == []
+
+
+@pytest.mark.parametrize("arguments", [("-c", "--model", "demo"), ()])
+def test_a_new_chat_with_the_demonstration_is_not_saved_however_it_was_chosen(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if not arguments:
+        monkeypatch.setenv("SESSIONTREE_MODEL", "demo")
+    assert run("chat", "-p", "hello", *arguments).code == 0
+    assert run("list", "--all", "--json").json["sessions"] == []
+
+
+@pytest.mark.parametrize("command", ["list", "stats"])
+def test_an_unknown_agent_is_refused_with_the_known_ones(run: Run, session: str, command: str) -> None:
+    ran = run(command, "--all", "--agent", "cladue")
+    assert (ran.code, ran.out) == (2, "")
+    assert "unknown agent 'cladue'; known: claude" in ran.err
+    assert run(command, "--all", "--agent", "Native", "--json").code == 0
+
+
+def test_an_unknown_option_names_the_help_of_its_command(run: Run) -> None:
+    assert "unrecognized arguments: --older 5d (see `sessiontree clean --help`)" in run("clean", "--older", "5d").err
+    assert "unrecognized arguments: --oops (see `sessiontree search --help`)" in run("search", "x", "--oops").err
+
+
+def test_a_session_without_requests_has_no_cost(run: Run, tmp_path: Path) -> None:
+    with sessiontree.create(tmp_path, home=tmp_path / "home") as session:
+        session.append("user", "hello")
+    assert "cost" not in run("info", session.location).out
+
+
+def test_an_impossible_width_is_limited(run: Run, session: str) -> None:
+    assert max(map(len, run("tree", session, width=99_999_999_999_999).lines)) < 20_000

@@ -19,9 +19,12 @@ from tests.cli.conftest import run as run  # the fixture
         ("since:banana", "since: expects an age"),
         ("agent:cladue x", "unknown agent 'cladue'; known: claude"),
         ("-role:usr x", "unknown role 'usr'; known: assistant"),
+        ("session:zz x", "no session has an id that begins with 'zz'"),
+        ("tag:wpi x", "no session has the tag 'wpi'; known: wip"),
     ],
 )
 def test_an_unknown_value_is_refused_with_the_known_ones(run: Run, session: str, query: str, expected: str) -> None:
+    assert run("tag", session, "wip").code == 0
     ran = run("search", "--", query)
     assert (ran.code, ran.out) == (2, "")
     assert expected in ran.err

@@ -30,8 +30,7 @@ from sessiontree.acp.session_index import ARCHIVED, DELETED, SessionIndex
 from sessiontree.acp.updates import Update, replay
 from sessiontree.agent.async_bridge import in_thread, uncancelled
 from sessiontree.app.actions.archive import RestorePlan
-from sessiontree.app.demo import DEMO
-from sessiontree.app.start import StartOptions
+from sessiontree.app.start import StartOptions, is_unsaved_demo
 from sessiontree.app.workbench import Workbench
 from sessiontree.archive.archive import ArchivedSession
 from sessiontree.core.jsonio import JsonObject
@@ -289,8 +288,8 @@ class Agent:
             cwd=given.cwd,
             settings=loaded.settings,
             session=ref,
-            # The demonstration is for trying out: its script is not worth a session.
-            in_memory=self._options.in_memory or (ref is None and self._options.model == DEMO),
+            in_memory=self._options.in_memory
+            or (ref is None and is_unsaved_demo(self._options.model, loaded.settings)),
             added=(*self._options.added, *given.added),
             mcp_servers=servers,
         )

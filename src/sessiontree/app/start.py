@@ -176,6 +176,11 @@ what you did and what you found; when something failed, say so plainly."""
 # Models
 
 
+def is_unsaved_demo(model: str | None, settings: Settings) -> bool:
+    """Whether a new chat is the demonstration, which is for trying out: its script is not worth a session."""
+    return (model or settings.model) == DEMO
+
+
 def find_model(name: str, facts: str | None = None) -> Model:
     """Open a model by name; `demo` is the scripted demonstration."""
     return _named(demo_model() if name == DEMO else open_model(name, facts=facts), name)

@@ -138,8 +138,7 @@ def _prompt(given: str | None) -> tuple[str, bytes | None]:
 
 def start_options(options: Options) -> StartOptions:
     """The options of a chat from parsed arguments."""
-    from sessiontree.app.demo import DEMO
-    from sessiontree.app.start import StartOptions
+    from sessiontree.app.start import StartOptions, is_unsaved_demo
     from sessiontree.settings import load_settings
     from sessiontree.stores.repositories import home_folder
 
@@ -150,15 +149,16 @@ def start_options(options: Options) -> StartOptions:
     loaded = load_settings(cwd, home)
     for notice in loaded.warnings:
         stderr.print_line(f"sessiontree: {notice}")
+    session = _session(options, cwd)
+    is_new = session is None and options.resume is None
     return StartOptions(
         cwd=cwd,
         home=home,
         settings=loaded.settings,
         model=options.model,
-        session=_session(options, cwd),
+        session=session,
         is_fork=options.fork is not None,
-        # The demonstration is for trying out: its script is not worth a session.
-        in_memory=options.no_session or (options.model == DEMO and not _is_resumed(options)),
+        in_memory=options.no_session or (is_new and is_unsaved_demo(options.model, loaded.settings)),
         repository=options.home,
         thinking=options.thinking,
         approval=options.approval,

@@ -19,6 +19,7 @@ from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import add_dialect_option, find_session
 from sessiontree.errors import NotFoundError, SessionTreeError, UsageError
 from sessiontree.library.cache import Cache, cache_path
+from sessiontree.library.session_store import size_in_cache
 from sessiontree.repair import Finding, examine
 from sessiontree.session.open import looks_like_path
 from sessiontree.session.open import open as open_path
@@ -84,7 +85,7 @@ def _store_health(reports: list[dict[str, Any]]) -> None:
         return
     with contextlib.closing(Cache(path)) as cache:
         for report in reports:
-            if report["size"] is not None:
+            if report["error"] is None:
                 cache.store_health(os.path.realpath(report["path"]), report["size"], is_damaged=_is_damaged(report))
 
 
@@ -136,7 +137,7 @@ def _check(path: str, dialect: str | None, number: int, count: int) -> dict[str,
         session = open_path(path, dialect=dialect)
         report["dialect"] = session.dialect.name
         report["entries"] = len(session)
-        report["size"] = session.journal.size if session.ref.is_file else None
+        report["size"] = size_in_cache(session)
         report["findings"] = [_to_json(finding) for finding in examine(session)]
         session.close()
     except SessionTreeError as error:

@@ -18,6 +18,7 @@ from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.dialects.contract import Dialect
 from sessiontree.library import counts
 from sessiontree.library.cache import Cache, cache_path
+from sessiontree.library.session_store import size_in_cache
 from sessiontree.models.cost_estimate import describe_cost
 from sessiontree.paths import short_id
 from sessiontree.session.client_repository import ClientRepository
@@ -70,7 +71,7 @@ def _update_cache(session: Session) -> None:
     if not os.path.exists(path):
         return
     location = str(session.ref) if session.ref.home else os.path.realpath(session.location)
-    size = session.journal.size
+    size = size_in_cache(session)
     with contextlib.closing(Cache(path)) as cache:
         if cache.lacks_exact(location, size):
             cache.store_exact(location, size, counts.count(session))
@@ -104,7 +105,7 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
         "replaced": plural(facts["contentReplacements"], "tool result") if facts["contentReplacements"] else "",
         "usage": f"{plural(usage['requests'], 'request')}, {usage['input']:,} tokens in, {usage['output']:,} out, "
         f"{usage['cached']:,} cached",
-        "cost": describe_cost(CostTotal(facts["estimatedCost"], facts["costKind"])),
+        "cost": describe_cost(CostTotal(facts["estimatedCost"], facts["costKind"])) if usage["requests"] else "",
         "read only": facts["readOnly"] or "",
     }
     for name, value in rows.items():

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 
+from sessiontree import plugins
 from sessiontree.cli.parser import Options
 from sessiontree.core.durations import UNITS, parse_duration
 from sessiontree.core.entries import milliseconds
@@ -49,6 +50,16 @@ def open_library(options: Options) -> Library:
         raise UsageError("--home needs a folder")
     roots = parse_roots(getattr(options, "root", []))  # not every command that finds a session has --root
     return Library(options.home, roots, progress=scan_progress())
+
+
+def known_agent(library: Library, name: str | None) -> str | None:
+    """Check the name of an agent and return it in lowercase; None for all agents."""
+    if name is None:
+        return None
+    known = {*plugins.names("dialects"), *(summary.agent for summary in library.everything())}
+    if name.lower() not in known:
+        raise UsageError(f"unknown agent {name!r}; known: {', '.join(sorted(known))}")
+    return name.lower()
 
 
 def scan_progress() -> Progress | None:

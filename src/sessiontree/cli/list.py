@@ -18,6 +18,7 @@ from sessiontree.cli import output, stderr
 from sessiontree.cli.library_options import (
     add_filter_options,
     add_root_option,
+    known_agent,
     no_sessions,
     open_library,
     parse_since,
@@ -64,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: Options) -> int:
     start = time.perf_counter()
     with open_library(options) as library:
+        options.agent = known_agent(library, options.agent)
         project = requested_project(options)
         tags = _find_tags(library)
         selected, hidden = _select(library, options, project, tags)

@@ -61,8 +61,12 @@ def terminal_columns(fallback: int) -> int:
         return fallback
 
 
+_MOST_COLUMNS = 10_000
+"""Lines are padded to the width: a larger number in the environment is a mistake."""
+
+
 def _set_columns() -> int:
-    return _number_in("COLUMNS")
+    return min(_number_in("COLUMNS"), _MOST_COLUMNS)
 
 
 def _number_in(name: str) -> int:

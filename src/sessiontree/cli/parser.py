@@ -61,15 +61,19 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]  # argparse has overloads
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
+        if self._is_parsing:
+            return super().parse_known_args(args, namespace)
         # Without this, argparse assigns the positional arguments before an option to all optional positionals, and
         # rejects those after it.
-        if self._is_parsing or not self._supports_intermixed():
-            return super().parse_known_args(args, namespace)
+        parse = self.parse_known_intermixed_args if self._supports_intermixed() else super().parse_known_args
         self._is_parsing = True
         try:
-            return self.parse_known_intermixed_args(args, namespace)
+            options, unknown = parse(args, namespace)
         finally:
             self._is_parsing = False
+        if unknown:  # else the root parser would report them, and name its own help
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return options, unknown
 
     def _supports_intermixed(self) -> bool:
         positionals = self._get_positional_actions()

@@ -18,10 +18,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sessiontree import plugins
 from sessiontree.cli import output, stderr
 from sessiontree.cli.index_progress import clear_progress, progress_bar, rebuild_index, update_index
-from sessiontree.cli.library_options import add_root_option, open_library, parse_since
+from sessiontree.cli.library_options import add_root_option, known_agent, open_library, parse_since
 from sessiontree.cli.parser import Options
 from sessiontree.errors import SessionTreeError, UsageError
 from sessiontree.search import Hit, Results, search
@@ -112,14 +111,27 @@ def _check_filters(library: Library, options: Options) -> None:
     query = parse(_query(options))
     if query.refused:
         raise UsageError(query.refused[0])
-    known = {*plugins.names("dialects"), *(summary.agent for summary in library.everything())}
-    agents = [*query.filters.agent.wanted, *query.filters.agent.unwanted, *([options.agent] if options.agent else [])]
-    for agent in agents:
-        if agent.lower() not in known:
-            raise UsageError(f"unknown agent {agent!r}; known: {', '.join(sorted(known))}")
+    for agent in (*query.filters.agent.wanted, *query.filters.agent.unwanted, options.agent):
+        known_agent(library, agent)
     for role in (*query.filters.role.wanted, *query.filters.role.unwanted):
         if role not in _ROLES:
             raise UsageError(f"unknown role {role!r}; known: {', '.join(sorted(_ROLES))}")
+    for prefix in query.filters.session.wanted:
+        if not any(summary.id.startswith(prefix) for summary in library.everything()):
+            raise UsageError(f"no session has an id that begins with {prefix!r}; `sessiontree list --all` shows ids")
+    if query.filters.tag.wanted:
+        _check_tags(library, query.filters.tag.wanted)
+
+
+def _check_tags(library: Library, wanted: Sequence[str]) -> None:
+    from sessiontree.archive.tags import tags_of_summaries  # imports more than the rest of a search
+
+    marked = tags_of_summaries(library.documents, library.everything()).values()
+    known = {tag for session in marked for tag in session.tags}
+    for tag in wanted:
+        if tag not in known:
+            hint = f"known: {', '.join(sorted(known))}" if known else "`sessiontree tag SESSION TAG` adds one"
+            raise UsageError(f"no session has the tag {tag!r}; {hint}")
 
 
 def _results(library: Library, options: Options) -> Results:

@@ -15,6 +15,7 @@ from sessiontree.cli import output, stderr
 from sessiontree.cli.library_options import (
     add_filter_options,
     add_root_option,
+    known_agent,
     open_library,
     parse_since,
     requested_project,
@@ -51,7 +52,8 @@ def run(options: Options) -> None:
     since = parse_since(options.since) if options.since else None
     project = requested_project(options)
     with open_library(options) as library:
-        sessions = select_sessions(library, agent=options.agent, project=project, since=since)
+        agent = known_agent(library, options.agent)
+        sessions = select_sessions(library, agent=agent, project=project, since=since)
         found = build_statistics(library, sessions, by=options.by, since=since, progress=scan_progress())
         if options.json:
             output.print_json(_to_json(found, project, options.since))

@@ -220,10 +220,10 @@ class Cache:
 
         self._attempt(work, None)
 
-    def store_exact(self, path: str, size: int, counted: Counted) -> None:
+    def store_exact(self, path: str, size: int | None, counted: Counted) -> None:
         """Replace estimates by exact numbers, counted by a caller that read the whole file.
 
-        Does nothing if the file is not cached with this size.
+        Does nothing if the file is not cached with this size (see `size_in_cache`).
         """
 
         from sessiontree.library.summary_reader import with_exact
@@ -231,7 +231,7 @@ class Cache:
         def work(database: sqlite3.Connection) -> None:
             with transaction(database):
                 row = database.execute("SELECT size, summary FROM sessions WHERE path = ?", (path,)).fetchone()
-                known = _decode_or_none(_decode_summary, row[1]) if row and row[0] == size else None
+                known = _decode_or_none(_decode_summary, row[1]) if row and size in (None, row[0]) else None
                 if known is None:
                     return
                 kept = database.execute("SELECT state FROM states WHERE path = ?", (path,)).fetchone()
@@ -243,13 +243,13 @@ class Cache:
 
         self._attempt(work, None)
 
-    def store_health(self, path: str, size: int, *, is_damaged: bool) -> None:
+    def store_health(self, path: str, size: int | None, *, is_damaged: bool) -> None:
         """Store the result of a complete check, for listings. Does nothing if the file is not cached with this size."""
 
         def work(database: sqlite3.Connection) -> None:
             with transaction(database):
                 row = database.execute("SELECT size, summary FROM sessions WHERE path = ?", (path,)).fetchone()
-                known = _decode_or_none(_decode_summary, row[1]) if row and row[0] == size else None
+                known = _decode_or_none(_decode_summary, row[1]) if row and size in (None, row[0]) else None
                 if known is None or known.health in ("empty", "draft"):
                     return
                 summary = msgspec.structs.replace(known, health="damaged" if is_damaged else "ok")
@@ -257,12 +257,12 @@ class Cache:
 
         self._attempt(work, None)
 
-    def lacks_exact(self, path: str, size: int) -> bool:
+    def lacks_exact(self, path: str, size: int | None) -> bool:
         """Whether a file is cached with this size but with estimated numbers."""
 
         def work(database: sqlite3.Connection) -> bool:
-            row = database.execute("SELECT summary FROM sessions WHERE path = ? AND size = ?", (path, size)).fetchone()
-            known = _decode_or_none(_decode_summary, row[0]) if row else None
+            row = database.execute("SELECT size, summary FROM sessions WHERE path = ?", (path,)).fetchone()
+            known = _decode_or_none(_decode_summary, row[1]) if row and size in (None, row[0]) else None
             return known is not None and not known.exact
 
         return self._attempt(work, False)
@@ -404,13 +404,13 @@ class SplitCache(Cache):
     def store_note(self, name: str, note: bytes) -> None:
         self._files.store_note(name, note)
 
-    def store_exact(self, path: str, size: int, counted: Counted) -> None:
+    def store_exact(self, path: str, size: int | None, counted: Counted) -> None:
         self._part(path).store_exact(path, size, counted)
 
-    def store_health(self, path: str, size: int, *, is_damaged: bool) -> None:
+    def store_health(self, path: str, size: int | None, *, is_damaged: bool) -> None:
         self._part(path).store_health(path, size, is_damaged=is_damaged)
 
-    def lacks_exact(self, path: str, size: int) -> bool:
+    def lacks_exact(self, path: str, size: int | None) -> bool:
         return self._part(path).lacks_exact(path, size)
 
     def find_stats_part(self, part: StatsPart, path: str, stamp: Stamp) -> bytes | None:

@@ -155,7 +155,8 @@ class Library:
     def find(self, text: str, *, outside: bool = True) -> Summary:
         """Find a session by path, reference, id, prefix of an id, title, or part of a title.
 
-        A prefix of fewer than 8 characters counts after titles: it may be a word.
+        A prefix of fewer than 8 characters counts after titles: it may be a word. A title that a session shares with
+        its converted copies is that of the session.
 
         With `outside`, a path may also be that of a file outside of all roots.
         """
@@ -181,6 +182,8 @@ class Library:
             if len({summary.id for summary in candidates}) == 1:
                 # Some clients leave files without messages that have the id of another one.
                 candidates = [summary for summary in candidates if summary.health != "empty"] or candidates
+            if len(candidates) > 1 and not candidates[0].id.startswith(text):
+                candidates = self._without_copies(candidates)
             if len(candidates) == 1:
                 return candidates[0]
             if candidates:
@@ -191,6 +194,11 @@ class Library:
             )
         searched = f"{len(everything)} session{'' if len(everything) == 1 else 's'}"
         raise NotFoundError(f"no session matches {text!r} (searched {searched}; use a path, an id prefix or a title)")
+
+    def _without_copies(self, sessions: Sequence[Summary]) -> list[Summary]:
+        """Sessions without the converted copies of others among them: a copy has the title of its origin."""
+        refs = {summary.ref for summary in sessions}
+        return [summary for summary in sessions if self.copies.get(summary.ref) not in refs]
 
     def indexable(self) -> list[Summary]:
         """Every session that may be indexed in a file."""
@@ -254,6 +262,7 @@ class Library:
         if not waiting:
             return 0
         from sessiontree.library import counts
+        from sessiontree.library.session_store import size_in_cache
         from sessiontree.repair import is_damaged
         from sessiontree.session.open import open as open_session
 
@@ -265,7 +274,7 @@ class Library:
                 progress(done, len(waiting))
             try:
                 with contextlib.closing(open_session(summary.ref, home=self.home, dialect=summary.agent)) as session:
-                    size = session.journal.size
+                    size = size_in_cache(session)
                     self.cache.store_exact(summary.ref, size, counts.count(session))
                     self.cache.store_health(summary.ref, size, is_damaged=is_damaged(session))
             except SessionTreeError:
@@ -289,7 +298,7 @@ class Library:
 
         return search(self, query, **arguments)
 
-    def store_exact(self, path: str, size: int, counted: Counted) -> None:
+    def store_exact(self, path: str, size: int | None, counted: Counted) -> None:
         """Store exact counts of a caller that read a whole file of this size; the next listing shows them."""
         self.cache.store_exact(os.path.realpath(path), size, counted)
 

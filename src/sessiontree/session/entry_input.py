@@ -63,8 +63,10 @@ def parse_entry_input(
         body = {"role": entry, "content": _builtins(content), **fields}
     elif isinstance(entry, Struct):
         body = {**_builtins(entry), **fields}
-    elif entry is not None:
+    elif isinstance(entry, Mapping):
         body = {**entry, **fields}
+    elif entry is not None:
+        raise InvalidEntryError(f"an entry is a mapping, a message or a role, not {type(entry).__name__}")
     else:
         body = dict(fields)
     if "type" in body:
@@ -83,10 +85,19 @@ def _builtins(value: Any) -> Any:
 
 
 def _check_message(role: str, content: object) -> None:
-    """Refuse a role that no reader knows, and a prompt without content."""
+    """Refuse a role that no reader knows, content that is neither text nor blocks, and a prompt without content."""
     _check_role(role)
+    if not (content is None or isinstance(content, str) or _are_blocks(content)):
+        raise InvalidEntryError("the content of a message is a text, or a list of blocks with a `type` each")
     if role == "user" and (not content or (isinstance(content, str) and not content.strip())):
         raise InvalidEntryError("the prompt is empty; pass a text or at least one block")
+
+
+def _are_blocks(content: object) -> bool:
+    return isinstance(content, Sequence) and all(
+        isinstance(block, Struct) or (isinstance(block, Mapping) and isinstance(block.get("type"), str))
+        for block in content
+    )
 
 
 def _check_role(role: object, *, may_be_other: bool = False) -> None:

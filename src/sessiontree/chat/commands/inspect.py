@@ -35,9 +35,9 @@ async def usage(chat: BaseChat, _: str) -> None:
         "requests": f"{used.requests:,}",
         "input": f"{used.input:,} tokens, plus {used.cached:,} cached",
         "output": f"{used.output:,} tokens",
-        "cost": describe_cost(cost_total(used.cost, used.unpriced)),
+        "cost": describe_cost(cost_total(used.cost, used.unpriced)) if used.requests else "",
     }
-    chat.screen.lines(f"{name:10} {value}" for name, value in rows.items())
+    chat.screen.lines(f"{name:10} {value}" for name, value in rows.items() if value)
 
 
 async def show(chat: BaseChat, _: str) -> None:
