@@ -13,14 +13,14 @@ from itertools import chain
 from pathlib import Path
 
 from acceptance import network, programs
-from acceptance.cases import Case, Outcome, iter_cases, try_case
+from acceptance.cases import Case, Outcome, iter_cases, try_case_safely
 from acceptance.commands import try_commands
 from acceptance.conversions import try_conversions
 from acceptance.generated import random_seed, try_generated
 from acceptance.live_samples import SAMPLE_AGENTS
 from acceptance.matrix import Matrix, render_matrix, run_matrix
 from acceptance.programs import Name
-from acceptance.progress import log, timed
+from acceptance.progress import log, log_difference, timed
 from acceptance.results import describe, exit_code, render_generated, render_table
 from acceptance.sources import iter_sources
 from acceptance.turns import try_turns
@@ -120,25 +120,22 @@ def _reason_missing(name: Name) -> str | None:
 def _try_all(cases: Sequence[Case], scratch: Path) -> list[Outcome]:
     outcomes: list[Outcome] = []
     with ThreadPoolExecutor(network.WORKERS) as pool:
-        for outcome in pool.map(lambda case: _try_safely(case, scratch), cases):
+        for outcome in pool.map(lambda case: try_case_safely(case, _folder(case, scratch)), cases):
             outcomes.append(outcome)
             log(f"{len(outcomes)} of {len(cases)}: {outcome.case.row} in {outcome.case.program}: {outcome.status}")
             if outcome.status == "differs":  # shown at once, because the table comes much later
-                log("\n".join(f"    {line}" for line in [outcome.reason, *outcome.difference] if line))
+                log_difference(outcome)
     return outcomes
+
+
+def _folder(case: Case, scratch: Path) -> Path:
+    return scratch / case.program / case.row.replace(", ", "-").replace(" ", "-")
 
 
 def _together(attempt: Callable[[Name], Iterable[Outcome]], names: Sequence[Name]) -> list[Outcome]:
     """Try programs at the same time, each with one session after the other."""
     with ThreadPoolExecutor(network.WORKERS) as pool:
         return list(chain.from_iterable(pool.map(lambda name: list(attempt(name)), names)))
-
-
-def _try_safely(case: Case, scratch: Path) -> Outcome:
-    try:
-        return try_case(case, scratch / case.program / case.row.replace(", ", "-").replace(" ", "-"))
-    except Exception as error:  # noqa: BLE001 - a case that breaks must not hide how the others end
-        return Outcome(case, "differs", f"{type(error).__name__}: {error}")
 
 
 if __name__ == "__main__":

@@ -42,7 +42,6 @@ from acceptance.histories import (
 from acceptance.programs import Name, Program, install
 from acceptance.sources import Source
 from sessiontree import Session
-from sessiontree.conversion.context_edits import LEFT_OUT
 from sessiontree.conversion.install import Plan, carry_out, make_plan
 from sessiontree.conversion.install import Request as InstallRequest
 from sessiontree.conversion.walk import iter_entries
@@ -50,6 +49,7 @@ from sessiontree.core.entries import CONTEXT_TYPES
 from sessiontree.core.jsonio import parse_object
 from sessiontree.core.messages import Message, parse_message
 from sessiontree.dialects.canonical import CanonicalEntry
+from sessiontree.dialects.passthrough import LEFT_OUT
 from sessiontree.providers import render
 from sessiontree.views.json import describe_state
 
@@ -149,6 +149,18 @@ def try_case(case: Case, folder: Path) -> Outcome:
     known = known or find_rule_difference(case, ours, theirs, rebuilt)
     reason = known or suspect(case, path, rebuilt)
     return Outcome(case, "known" if known else "differs", reason, differences(ours, theirs))
+
+
+def try_case_safely(case: Case, folder: Path) -> Outcome:
+    """Try a case; one that fails, such as a conversion that is refused, differs."""
+    try:
+        return try_case(case, folder)
+    except Exception as error:  # noqa: BLE001 - a case that breaks must not hide how the others end
+        return failed_outcome(case, error)
+
+
+def failed_outcome(case: Case, error: Exception) -> Outcome:
+    return Outcome(case, "differs", f"{type(error).__name__}: {error}")
 
 
 def _has_no_conversation(case: Case) -> bool:

@@ -6,6 +6,7 @@ more, with all of them. One process of Pi or oh-my-pi reads all files; Claude Co
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,10 +21,11 @@ from acceptance.cases import (
     compare_branches,
     compare_history,
     convert,
+    failed_outcome,
     find_rule_difference,
     iter_cases,
     suspect,
-    try_case,
+    try_case_safely,
 )
 from acceptance.comparison import differences
 from acceptance.histories import NoHistoryError, Request, histories
@@ -45,7 +47,7 @@ def try_conversions(program: Name, folder: Path, *, count: int, seed: int) -> li
     print(f"{program}: {len(cases)} conversions of generated sessions", file=sys.stderr, flush=True)
     if program not in ("pi", "omp"):
         with ThreadPoolExecutor(network.WORKERS) as pool:
-            attempts = pool.map(lambda case: try_case(case, _folder(case, folder)), cases)
+            attempts = pool.map(lambda case: _try_alone(case, _folder(case, folder)), cases)
             return list(show_progress(program, attempts, len(cases)))
     return list(show_progress(program, _try_together(program, cases, folder), len(cases)))
 
@@ -72,18 +74,31 @@ def _folder(case: Case, folder: Path) -> Path:
     return folder / case.program / f"{case.source.dialect}-{case.source.path.stem}-{case.branch}"
 
 
+def _try_alone(case: Case, folder: Path) -> Outcome:
+    outcome = try_case_safely(case, folder)
+    if outcome.status != "differs":  # a home of a program takes megabytes
+        shutil.rmtree(folder, ignore_errors=True)
+    return outcome
+
+
 def _try_together(program: Name, cases: Sequence[Case], folder: Path) -> Iterator[Outcome]:
-    """Let Pi or oh-my-pi read all converted files in one process."""
+    """Let Pi or oh-my-pi read all converted files in one process. A conversion that fails is a case that differs."""
     assert program in ("pi", "omp")
-    requests, ends = [], []
+    converted, requests, ends = [], [], []
     for case in cases:
         place = _folder(case, folder)
         place.mkdir(parents=True)
-        path = convert(case.source, program, place, case.branch)
-        ends.append(branch_ends(case, path) if case.branch == "all" else {})
-        requests.append(Request(path, list(chain.from_iterable(ends[-1].values()))))
+        try:
+            path = convert(case.source, program, place, case.branch)
+            leaves = branch_ends(case, path) if case.branch == "all" else {}
+        except Exception as error:  # noqa: BLE001 - a case that breaks must not hide how the others end
+            yield failed_outcome(case, error)
+            continue
+        converted.append(case)
+        ends.append(leaves)
+        requests.append(Request(path, list(chain.from_iterable(leaves.values()))))
     for case, request, leaves, rebuilt in zip(
-        cases, requests, ends, histories(program, requests, folder / program / "run"), strict=True
+        converted, requests, ends, histories(program, requests, folder / program / "run"), strict=True
     ):
         if isinstance(rebuilt, NoHistoryError):
             yield Outcome(case, "differs", "", [str(rebuilt)])

@@ -41,8 +41,8 @@ from sessiontree.dialects.passthrough import carried_data
 THINKING_AS_TEXT: tuple[Name, ...] = ("opencode",)
 """Programs that send the thinking of another model as text."""
 
-JOINED_TEXTS: tuple[Name, ...] = ("opencode",)
-"""Programs that send the texts of an answer that follow each other as one."""
+JOINED_TEXTS: tuple[Name, ...] = ("opencode", "qwen")
+"""Programs that send the texts of an answer that follow each other as one; Qwen Code also those of several answers."""
 
 _KEPT_PROMPTS = "<earlier_user_messages>"
 """Before the prompts that a compaction of Codex keeps, in its summary as other agents get it."""

@@ -35,7 +35,7 @@ FIXED_PORT = 8417
 
 MAX_WAIT = 8
 """How many times its CPU time a run may last: programs share the machine with each other, and some of them wait."""
-WORKERS = 2 * (os.cpu_count() or 1)
+WORKERS = int(os.environ.get("SESSIONTREE_ACCEPTANCE_WORKERS") or 2 * (os.cpu_count() or 1))
 """Number of programs that run at the same time: most of them wait for half of their time."""
 
 # Nothing listens on port 9, so any connection that does not go to loopback fails at once.

@@ -18,6 +18,11 @@ def log(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def log_difference(outcome: Outcome) -> None:
+    """Print the reason and the lines that differ."""
+    log("\n".join(f"    {line}" for line in [outcome.reason, *outcome.difference] if line))
+
+
 def show_progress(program: str, outcomes: Iterable[Outcome], count: int) -> Iterator[Outcome]:
     """Pass outcomes on, and print how many of them there are."""
     started = time.monotonic()
@@ -25,7 +30,8 @@ def show_progress(program: str, outcomes: Iterable[Outcome], count: int) -> Iter
     for number, outcome in enumerate(outcomes, 1):
         if outcome.status == "differs":
             differing += 1
-            log(f"{program}: {outcome.case.source.path.stem} differs")
+            log(f"{program}: {outcome.case.row} differs")
+            log_difference(outcome)
         if number % _STEP == 0 or number == count:
             log(f"{program}: {number} of {count}, {differing} differ, {duration(time.monotonic() - started)}")
         yield outcome

@@ -14,11 +14,8 @@ import msgspec
 from sessiontree.conversion.walk import iter_entries
 from sessiontree.dialects.canonical import CanonicalEntry, LossNote
 from sessiontree.dialects.contract import Dialect
-from sessiontree.dialects.passthrough import PASSTHROUGH, carried_data, with_carried_data
+from sessiontree.dialects.passthrough import LEFT_OUT, PASSTHROUGH, carried_data, with_carried_data
 from sessiontree.session.reader import Reader
-
-LEFT_OUT = "sessiontree.left-out"
-"""The custom type of an entry that an edit removed from the context."""
 
 _EDIT = "context_edit"
 _ORIGINAL = "before-edit"

@@ -19,7 +19,9 @@ from msgspec import Struct
 
 from sessiontree import plugins
 from sessiontree.conversion.context_edits import ContextEdits, is_left_out
+from sessiontree.conversion.replaced_entries import hide_replaced
 from sessiontree.conversion.restatement import (
+    REPLACED_NOTE,
     RESTATED_NOTE,
     UNLIKE_NOTE,
     ContextRisks,
@@ -29,15 +31,16 @@ from sessiontree.conversion.restatement import (
 )
 from sessiontree.conversion.tool_mapping import ToolMapper, with_original_tools
 from sessiontree.conversion.unsent_turns import UnsentTurns
-from sessiontree.conversion.walk import REPORT, iter_entries
+from sessiontree.conversion.walk import REPORT, end_of_history, iter_entries
 from sessiontree.core.context import Context
 from sessiontree.core.entries import Config, ForkOrigin
 from sessiontree.core.ids import new_session_id, timestamp
-from sessiontree.core.messages import BLOCK_TYPES
+from sessiontree.core.messages import BLOCK_TYPES, Message
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, Encoder, LossNote, NoteKind, SessionMeta
 from sessiontree.dialects.contract import Dialect
 from sessiontree.dialects.roles import with_common_role
 from sessiontree.errors import UsageError
+from sessiontree.providers.turns import to_turn
 from sessiontree.session.open import open_store
 from sessiontree.session.reader import CURRENT, Current, Reader
 from sessiontree.stores.file import FileStore
@@ -203,6 +206,11 @@ class _Conversion:
         self._report = report
         self._numbers: dict[str, int] = {}
         """Id of a canonical entry -> its number in the order of encoding."""
+        self._line_ends: dict[str, int] = {}
+        """Id of a line of the source -> the number of the last of its further entries, such as the results of calls.
+
+        They have the id of the line with a number after it.
+        """
         self._new_ids: list[str | None] = []
         """By number: the id in the target."""
         self._has_title = False
@@ -212,6 +220,12 @@ class _Conversion:
 
     def iter_lines(self, leaf: str | None, *, all_branches: bool, restates: bool = True) -> Iterator[bytes]:
         yield from _with_lf(self._encoder.prologue())
+        can_replace = restates and self._target.traits.is_linear and not self._target.client.encodes_resets
+        unlike = self._find_unlike_branch(leaf) if can_replace else None
+        if unlike is not None:
+            self._report.note(REPLACED_NOTE)
+            yield from self._iter_replaced(leaf, unlike)
+            return
         entries = iter_entries(self._session, leaf, all_branches=all_branches, on_restated=self._watch_restated)
         for entry, parent in entries:
             self._risks.watch(entry, parent)
@@ -221,11 +235,16 @@ class _Conversion:
         if restates and (self._risks.found or self._unsent.are_mixed):
             for unlike in self._find_unlike(leaf, all_branches=all_branches):
                 last = unlike.end
-                for entry in restate(unlike.context, unlike.entries):
+                # In a format without branches, no other branch has a result for a call.
+                renames_calls = not self._target.traits.is_linear
+                for entry in restate(unlike.context, unlike.entries, renames_calls=renames_calls):
                     encoded = self._encode_mapped(entry, last)
                     yield from _with_lf(encoded.lines)
                     last = encoded.id
                 current = last if unlike.is_active else current
+        yield from self._iter_end(current)
+
+    def _iter_end(self, current: str | None) -> Iterator[bytes]:
         for entry in self._iter_metadata():
             yield from _with_lf(self._encode(entry, current))
         self._note_missing_blobs()
@@ -243,15 +262,11 @@ class _Conversion:
         it recorded before the last shard of a response becomes an entry after the response.
         """
         session = self._session
-        history = session.dialect.find_history(session.journal, session.node_of(leaf), session.read_options)
+        history = session.dialect.find_history(session.journal, end_of_history(session, leaf), session.read_options)
         ids = session.journal.tree.ids
-        encoded = [ids[node] for node in history if ids[node] in self._numbers]
-        if not encoded:
-            return None
-        last = max(encoded, key=self._numbers.__getitem__)
-        # The further entries of a line, such as the results of its calls, have its id with a number.
-        names = itertools.takewhile(self._numbers.__contains__, (f"{last}.{number}" for number in itertools.count(1)))
-        return self._new_id([last, *names][-1])
+        numbers = [of.get(ids[node], -1) for node in history for of in (self._numbers, self._line_ends)]
+        last = max(numbers, default=-1)
+        return self._new_ids[last] if last >= 0 else None
 
     def _encode(self, entry: CanonicalEntry, parent: str | None) -> Sequence[bytes]:
         for alias in entry.aliases:
@@ -304,6 +319,51 @@ class _Conversion:
             self._report.note(RESTATED_NOTE if can_restate else UNLIKE_NOTE)
         return unlike if can_restate else []
 
+    # The same for a client without branches and resets
+
+    def _find_unlike_branch(self, leaf: str | None) -> _UnlikeBranch | None:
+        """Find out before the conversion whether the client would send another context, if it sends any."""
+        with TemporaryDirectory() as folder:
+            path = os.path.join(folder, "copy.jsonl")
+            trial = _Conversion(self._session, self._target, self._meta, Report("", ""), self._edits, self._unsent)
+            with open_file(path, "wb") as file:
+                file.writelines(trial.iter_lines(leaf, all_branches=False, restates=False))
+            # These clients send words of their own with a summary, even with a blank one.
+            is_blank = any(map(_is_blank_summary, trial._worded.values()))
+            if not trial._risks.found and not self._unsent.are_mixed and not is_blank:
+                return None
+            with open_store(FileStore(path), dialect=self._target.name) as copy:
+                found = trial._compare(copy, leaf, all_branches=False)
+            if is_blank and not found:
+                found = [_UnlikeBranch(None, self._session.context(leaf), trial._worded)]
+        return next((branch for branch in found if any(map(_is_sent, branch.context.messages))), None)
+
+    def _iter_replaced(self, leaf: str | None, unlike: _UnlikeBranch) -> Iterator[bytes]:
+        """Encode the messages of the context, and with each of them some entries of the source as data."""
+        originals = iter_entries(self._session, leaf, all_branches=False)
+        count = sum(1 for _ in iter_entries(self._session, leaf, all_branches=False))
+        share = -(-count // len(unlike.context.messages))
+        last: str | None = None
+        for entry in restate(unlike.context, unlike.entries, renames_calls=False, with_usage=True):
+            if entry.kind == "reset_boundary" or _is_system_message(entry):
+                continue
+            encoded = self._encode_mapped(entry, last)
+            last = encoded.id
+            yield from _with_lf(encoded.lines)
+            yield from _with_lf(self._encode_hidden(itertools.islice(originals, share), last))
+        yield from _with_lf(self._encode_hidden(originals, last))
+        yield from self._iter_end(last)
+
+    def _encode_hidden(self, entries: Iterator[tuple[CanonicalEntry, str | None]], parent: str | None) -> list[bytes]:
+        lines: list[bytes] = []
+        for entry, _ in entries:
+            self._has_title |= entry.kind == "session_info"
+            self._report.count(entry)
+            self._track_id(entry, parent)
+            if entry.kind != _LEAF:
+                lines += self._encoder.encode(hide_replaced(entry), parent).lines
+        return lines
+
     def _compare(self, copy: Reader, leaf: str | None, *, all_branches: bool) -> list[_UnlikeBranch]:
         session = self._session
         if session.dialect.name != self._target.name:
@@ -355,9 +415,11 @@ class _Conversion:
 
     def _track_id(self, entry: CanonicalEntry, id: str | None) -> None:
         number = len(self._new_ids)
-        self._numbers[entry.id] = number
-        for alias in entry.aliases:
-            self._numbers[alias] = number
+        for name in (entry.id, *entry.aliases):
+            self._numbers[name] = number
+            line, dot, _ = name.rpartition(".")
+            if dot:
+                self._line_ends[line] = number
         self._new_ids.append(id)
 
     def _new_id(self, name: str | None) -> str | None:
@@ -385,6 +447,19 @@ class _Conversion:
                 self._report.note(
                     LossNote("dropped", "images and texts stored outside the file", "their blob is missing")
                 )
+
+
+def _is_system_message(entry: CanonicalEntry) -> bool:
+    message = entry.fields.get("message")
+    return isinstance(message, dict) and message.get("role") == "system"
+
+
+def _is_blank_summary(entry: CanonicalEntry) -> bool:
+    return entry.kind == "compaction" and not str(entry.fields.get("summary") or "").strip()
+
+
+def _is_sent(message: Message) -> bool:
+    return to_turn(message, []) is not None
 
 
 def _mark_histories(session: Reader, leaves: Sequence[int], inner: bytearray) -> None:

@@ -49,6 +49,9 @@ from sessiontree.providers.turns import ResultsTurn, UserTurn, to_turn
 RESTATED_NOTE = LossNote(
     "changed", "contexts", "the client would send them differently, so their messages are repeated after a reset"
 )
+REPLACED_NOTE = LossNote(
+    "changed", "contexts", "the client would send other messages, so its session has those, and the entries as data"
+)
 UNLIKE_NOTE = LossNote("changed", "contexts", "the client sends them differently")
 
 _NO_CALLS: tuple[int, tuple[str, ...]] = (0, ())
@@ -285,8 +288,14 @@ def _folded(text: str) -> str:
 # Restating
 
 
-def restate(context: Context, entries: Entries) -> Iterator[CanonicalEntry]:
-    """Return entries that start a new context and repeat the messages of another one in it."""
+def restate(
+    context: Context, entries: Entries, *, renames_calls: bool = True, with_usage: bool = False
+) -> Iterator[CanonicalEntry]:
+    """Return entries that start a new context and repeat the messages of another one in it.
+
+    `renames_calls`: a call without a result gets another id, because it may have a result on another branch, which
+    Claude Code would find. `with_usage`: the client does not count the usage of the originals.
+    """
     messages = list(context.messages)
     recorded = {at: found for at, found in _find_recorded(context, entries).items() if found.is_complete}
     summary = _summary(messages[0], recorded.get(0)) if messages else None
@@ -296,11 +305,13 @@ def restate(context: Context, entries: Entries) -> Iterator[CanonicalEntry]:
         if at == 0 and summary is not None:
             continue
         if at in recorded:
-            if recorded[at].parts is not None:
+            if any(recorded[at].parts or ()):
                 yield _restated_entry(recorded[at].entry)
         elif isinstance(message, Assistant):
             found = [answers.get((at, number)) for number in range(len(tool_calls(message)))]
-            yield _restated_answer(message, found)
+            usage = message.usage if with_usage else None
+            content = _with_open_ids(message, found) if renames_calls else message.content
+            yield _restated(msgspec.structs.replace(message, content=content, usage=usage))
             for result in sorted(number for number in found if number is not None):
                 yield _restated(messages[result])
         elif at in strays and isinstance(message, ToolResult):
@@ -310,10 +321,11 @@ def restate(context: Context, entries: Entries) -> Iterator[CanonicalEntry]:
 
 
 def _summary(message: Message, recorded: _Recorded | None) -> str | None:
-    """The summary of a compaction that starts a context; None if it starts with something else."""
+    """The summary of a compaction that starts a context; None if it is blank, or something else starts it."""
+    summary = message.summary if isinstance(message, CompactionSummary) else None
     if recorded is not None and recorded.entry.kind == "compaction":
-        return str(recorded.entry.fields.get("summary"))
-    return message.summary if isinstance(message, CompactionSummary) else None
+        summary = str(recorded.entry.fields.get("summary") or "")
+    return summary if summary and summary.strip() else None
 
 
 def _restated_entry(entry: CanonicalEntry) -> CanonicalEntry:
@@ -323,20 +335,15 @@ def _restated_entry(entry: CanonicalEntry) -> CanonicalEntry:
     return _marked(entry.kind, {name: value for name, value in entry.fields.items() if name != PASSTHROUGH})
 
 
-def _restated_answer(message: Assistant, results: Sequence[int | None]) -> CanonicalEntry:
-    """Repeat an answer without the usage that was already counted.
-
-    A call without a result gets another id: on another branch, the same call may have a result, which Claude Code would
-    find.
-    """
+def _with_open_ids(message: Assistant, results: Sequence[int | None]) -> Content:
+    """The content of an answer with another id for each call without a result."""
     has_result = iter(results)
-    content = tuple(
+    return tuple(
         msgspec.structs.replace(block, id=f"{block.id}_open")
         if isinstance(block, ToolCall) and next(has_result) is None
         else block
         for block in blocks_of(message.content)
     )
-    return _restated(msgspec.structs.replace(message, content=content, usage=None))
 
 
 def _restated_stray(result: ToolResult) -> CanonicalEntry:

@@ -45,9 +45,12 @@ class UnsentTurns:
             entry = self._restored(entry)
         if self._source.never_sends(entry) and not self._target.never_sends(entry):
             return leave_out(entry), (_UNSENT_NOTE,)
+        message = entry.fields.get("message")
+        is_system = entry.kind == "message" and isinstance(message, dict) and message.get("role") == "system"
+        if is_system and not self._target.hides_system_messages:
+            return leave_out(entry), (_UNSENT_NOTE,)
         if entry.kind == "compaction" and self._target.sends_kept_summaries and entry.id in self._covered_summaries():
             return leave_out(entry), (_SUMMARY_NOTE,)
-        message = entry.fields.get("message")
         if not self._is_needed or entry.kind != "message" or not isinstance(message, dict):
             return entry, ()
         is_answer = message.get("role") == "assistant"
@@ -67,7 +70,9 @@ class UnsentTurns:
         original = with_original_content(entry)
         message = original.fields.get("message")
         is_turn = isinstance(message, dict) and (
-            message.get("role") == "toolResult" or message.get("stopReason") in _FAILED or message.get("retryRecovery")
+            message.get("role") in ("toolResult", "system")
+            or message.get("stopReason") in _FAILED
+            or message.get("retryRecovery")
         )
         return original if is_turn or self._target.never_sends(original) else entry
 

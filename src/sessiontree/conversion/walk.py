@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
+from sessiontree.conversion.replaced_entries import with_replaced
+from sessiontree.core.entries import CONTEXT_TYPES, Custom, Entry
 from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.dialects.contract import HistoryLinks, is_metadata_id
-from sessiontree.dialects.passthrough import is_restated
+from sessiontree.dialects.passthrough import LEFT_OUT, is_restated
 from sessiontree.dialects.roles import with_original_role
 from sessiontree.session.reader import Reader
 
@@ -31,12 +33,13 @@ def iter_entries(
 
     Entries that only restate others are left out, and passed to `on_restated`.
     """
-    node = session.node_of(leaf)
+    node = end_of_history(session, leaf)
     ids = session.journal.tree.ids
     entry_ids: dict[str, str] = {}  # id of a line -> id of the canonical entry it became a part of
     for segment in _all_segments(session, node) if all_branches else _active_segments(session, node):
         parent = None if segment.parent is None else entry_ids.get(ids[segment.parent], ids[segment.parent]) or None
-        for entry in map(with_original_role, session.dialect.decode(session.journal, segment.nodes)):
+        decoded = map(with_replaced, session.dialect.decode(session.journal, segment.nodes))
+        for entry in map(with_original_role, decoded):
             is_report = entry.kind == "custom" and entry.fields.get("customType") == REPORT
             if is_report or is_restated(entry):
                 if on_restated is not None and not is_report:
@@ -54,6 +57,31 @@ class Segment(Struct, frozen=True):
 
     nodes: list[int]
     parent: int | None
+
+
+def end_of_history(session: Reader, leaf: str | None) -> int | None:
+    """The node of a leaf, or of the last message after it that is only stored as data.
+
+    In some formats, such an entry is never the current one.
+    """
+    end = session.node_of(leaf)
+    if end is None:
+        return None
+    lines, dialect = session.journal, session.dialect
+    for node in range(end + 1, len(lines.types)):
+        if lines.types[node] in CONTEXT_TYPES:
+            break
+        if lines.types[node] == "custom":
+            (entry,) = lines.entries([node])
+            history = dialect.find_history(lines, node, session.read_options) if _is_left_out(entry) else []
+            between = history[history.index(end) + 1 :] if end in history else ()
+            if between and not any(lines.types[at] in CONTEXT_TYPES for at in between):
+                end = node
+    return end
+
+
+def _is_left_out(entry: Entry) -> bool:
+    return isinstance(entry, Custom) and entry.custom_type == LEFT_OUT
 
 
 def _active_segments(session: Reader, leaf: int | None) -> list[Segment]:

@@ -104,6 +104,9 @@ class Client:
     knows_all_roles = False
     """Whether an encoder takes messages of roles beyond those of a user, an assistant and a tool result."""
 
+    hides_system_messages = True
+    """Whether an encoder stores messages of the role `system` so that the client does not send them."""
+
     records_commands = False
     """Whether an encoder takes messages of the role `bashExecution`: commands that the user ran."""
 

@@ -3,7 +3,8 @@
 `decode_grouped` splits such a message into canonical entries. `GroupedEncoder` collects them: an answer is written when
 its results are known. What the format has no field for is passthrough data, a list with one item per entry
 (`entries`), the `order` of the results, where it is not that of the calls, and custom entries that follow and have only
-passthrough data (`following`), such as messages that are not sent.
+passthrough data, such as messages that are not sent: those that follow (`following`; `places` has the numbers of
+results before them, where not all of them follow the last one), and those before the first message (`preceding`).
 """
 
 from __future__ import annotations
@@ -22,12 +23,16 @@ from sessiontree.dialects.passthrough import PASSTHROUGH, build_passthrough, res
 from sessiontree.errors import UsageError
 
 _FOLLOWING = "following"
+_PLACES = "places"
+_PRECEDING = "preceding"
 _CONTEXT_KINDS = ("message", "compaction", "custom_message", "branch_summary")
 
 
 def decode_grouped(entry: Entry, stored: Mapping[str, Any]) -> Iterator[CanonicalEntry]:
     """The canonical entries of a line: an answer and each of its results, or a single entry."""
     entries, order = stored.get("entries"), stored.get("order")
+    for number, fields in enumerate(_objects(stored.get(_PRECEDING))):
+        yield CanonicalEntry("custom", fields, f"{entry.id}.before{number}", entry.timestamp)
     native = native_fields(entry)
     kind = native.pop("type", "message")
     for name in ("id", "parentId", "timestamp"):
@@ -35,15 +40,29 @@ def decode_grouped(entry: Entry, stored: Mapping[str, Any]) -> Iterator[Canonica
     messages = [native.pop("message", None), *native.pop("moreMessages", ())]
     if isinstance(order, list) and all(type(at) is int for at in order) and sorted(order) == [*range(1, len(messages))]:
         messages = [messages[0], *(messages[at] for at in order)]
+    following = _following(stored, len(messages) - 1)
     for number, message in enumerate(messages):
         body = native if message is None else {**native, "message": message}
         decoded = CanonicalEntry(kind, body, f"{entry.id}.{number}" if number else entry.id, entry.timestamp)
         found = entries[number] if isinstance(entries, list) and number < len(entries) else None
         yield restore_entry(decoded, found) if isinstance(found, dict) else decoded
-    following = stored.get(_FOLLOWING)
-    for number, fields in enumerate(following if isinstance(following, list) else (), len(messages)):
-        if isinstance(fields, dict):
-            yield CanonicalEntry("custom", fields, f"{entry.id}.{number}", entry.timestamp)
+        for at, fields in following.get(number, ()):
+            yield CanonicalEntry("custom", fields, f"{entry.id}.{len(messages) + at}", entry.timestamp)
+
+
+def _following(stored: Mapping[str, Any], last: int) -> dict[int, list[tuple[int, dict[str, Any]]]]:
+    """The entries that follow each message of a line, with their numbers. Without a place, they follow the last one."""
+    places = stored.get(_PLACES)
+    found: dict[int, list[tuple[int, dict[str, Any]]]] = {}
+    for number, fields in enumerate(_objects(stored.get(_FOLLOWING))):
+        place = places[number] if isinstance(places, list) and number < len(places) else last
+        place = place if isinstance(place, int) and 0 <= place <= last else last
+        found.setdefault(place, []).append((number, fields))
+    return found
+
+
+def _objects(value: object) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 class Answer:
@@ -56,6 +75,8 @@ class Answer:
         self.calls = {block["id"] for block in self.blocks if is_call(block)}
         self.results: dict[str, CanonicalEntry] = {}
         self.following: list[dict[str, Any]] = []
+        self.places: list[int] = []
+        """For each of them, the number of results before it."""
 
     def takes(self, call: object) -> bool:
         return isinstance(call, str) and call in self.calls and call not in self.results
@@ -121,6 +142,8 @@ class GroupedEncoder:
         self._answer: Answer | None = None
         self._held: tuple[dict[str, Any], dict[str, Any]] | None = None
         """The last message of a new file with its passthrough data, until the next message or the end."""
+        self._preceding: list[dict[str, Any]] = []
+        """Entries with nothing but passthrough data before the first message of a new file."""
         self.ids = {id: id for id in ids}
         """Id of an entry -> id of its message."""
 
@@ -181,6 +204,9 @@ class GroupedEncoder:
         if entry.kind == "compaction":
             before, built = self.build_compaction(entry, self.ids.get(str(entry.fields.get("firstKeptEntryId"))))
             return self._finish(entry, built, [*lines, *self._release(), *before])
+        if entry.kind == "custom_message":
+            built = self.build_prompt(entry, content_blocks(entry.fields.get("content")))
+            return self._finish(entry, msgspec.structs.replace(built, is_reworded=True), lines)
         return self._finish(entry, self.build_text(entry, text_for_model(entry)), lines)
 
     def epilogue(self, leaf: str | None) -> Sequence[bytes]:
@@ -199,12 +225,17 @@ class GroupedEncoder:
         return Encoded(parent, notes=[LossNote("dropped", f"{entry.kind} entries", why)])
 
     def _store_following(self, entry: CanonicalEntry) -> bool:
-        """Store an entry with the message before it, if that is not written yet."""
+        """Store an entry with the message before it, if that is not written yet, or with the first message."""
         if self._answer is not None:
             self._answer.following.append(entry.fields)
+            self._answer.places.append(len(self._answer.results))
         elif self._held is not None:
             self._held[1].setdefault(_FOLLOWING, []).append(entry.fields)
-        return self._answer is not None or self._held is not None
+        elif self._is_new and self._last is None:
+            self._preceding.append(entry.fields)
+        else:
+            return False
+        return True
 
     def _encoded(self, entry: CanonicalEntry, id: str, lines: list[bytes], notes: Sequence[LossNote] = ()) -> Encoded:
         for name in (entry.id, *entry.aliases, id):
@@ -222,6 +253,9 @@ class GroupedEncoder:
     def _hold(self, fields: dict[str, Any], passthrough: dict[str, Any]) -> list[bytes]:
         """Write the message before this one, and this one too if the file exists."""
         lines = self._release()
+        if self._preceding:
+            passthrough = {**passthrough, _PRECEDING: self._preceding}
+            self._preceding = []
         self._held = (fields, passthrough)
         return lines if self._is_new else [*lines, *self._release()]
 
@@ -249,4 +283,6 @@ class GroupedEncoder:
             passthrough["order"] = order
         if answer.following:
             passthrough[_FOLLOWING] = answer.following
+            if any(place < len(answer.results) for place in answer.places):
+                passthrough[_PLACES] = answer.places
         return self._hold(built.fields, passthrough)

@@ -45,6 +45,9 @@ PART = "part"
 RESTATED = "restated"
 """The name of the mark that entries carry if they repeat others."""
 
+LEFT_OUT = "sessiontree.left-out"
+"""The custom type of an entry that has a message only as passthrough data, which no client sends."""
+
 _CONTENT_PARTS = frozenset({"text", "blocks", "order", "insert", "replace", "merge"})
 
 

@@ -25,6 +25,7 @@ def parse_prompts(data: bytes) -> Iterator[PastPrompt]:
 
 class CodexClient(Client):
     name = "Codex"
+    encodes_resets = True
     kinds_before_results = frozenset({"branch_summary", "compaction"})
     compaction_strategy = "replace"
     moving_types = frozenset({"codex:rollback"})

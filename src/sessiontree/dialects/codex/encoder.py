@@ -3,7 +3,8 @@
 A message becomes one or several items, and the events that Codex's picker and user interface show it by. Other entries
 become lines of the type `sessiontree`, which Codex skips. The first line of an entry carries passthrough data.
 
-A compaction lists the whole new history: the summary, as a message of the user, and the items of the kept entries.
+A compaction lists the whole new history: the summary, as a message of the user, and the items of the kept entries. A
+reset is a compaction that lists nothing.
 """
 
 from __future__ import annotations
@@ -156,6 +157,8 @@ class CodexEncoder:
                 return self._encode_message(entry, message)
             case "compaction":
                 return self._encode_compaction(entry)
+            case "reset_boundary":
+                return self._compaction_lines(entry, {"message": "", "replacement_history": []}), ()
             case "custom_message":
                 encoded = encode_user(fields)
                 return self._item_lines(entry, encoded.items, is_reworded=True), [*encoded.notes, _EXTENSION]
@@ -255,13 +258,16 @@ class CodexEncoder:
         notes: list[LossNote] = []
         if not isinstance(payload, dict) or summary_with_prompts(payload) != string(entry.fields, "summary"):
             text = f"{SUMMARY_PREFIX}\n{string(entry.fields, 'summary')}"
-            items = [encode_text(text)]
+            items = [encode_text(text)] if string(entry.fields, "summary").strip() else []
             kept = entry.fields.get("firstKeptEntryId")
             if isinstance(kept, str) and kept in self._entry_of:
                 found, is_available = self._kept.find(self._entry_of[kept])
                 items += found
                 notes.append(_KEPT if is_available else _LOST)
             payload = {"message": text, "replacement_history": items}
+        return self._compaction_lines(entry, payload), notes
+
+    def _compaction_lines(self, entry: CanonicalEntry, payload: Item) -> list[bytes]:
         replaced = payload.get("replacement_history")
         self._calls = {
             string(item, "call_id"): string(item, "type") == "custom_tool_call"
@@ -270,7 +276,7 @@ class CodexEncoder:
         }
         decoded = CanonicalEntry("compaction", {"summary": summary_with_prompts(payload)}, "")
         line = self._line("compacted", payload, build_passthrough(entry, decoded))
-        return [line, self._event("context_compacted")], notes
+        return [line, self._event("context_compacted")]
 
     def _own_line(self, entry: CanonicalEntry) -> bytes:
         kind = entry.kind if entry.kind not in ("", RESPONSE_USAGE) else PASSTHROUGH

@@ -19,6 +19,7 @@ _DEFAULT_DAYS = 30
 class GeminiClient(Client):
     name = "Gemini CLI"
     compaction_strategy = "segment"
+    hides_system_messages = False
     allows_flat_root = False
 
     @property

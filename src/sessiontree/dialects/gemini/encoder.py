@@ -72,7 +72,7 @@ class GeminiEncoder(GroupedEncoder):
         thoughts: list[dict[str, Any]] = []
         calls: list[dict[str, Any]] = []
         order: list[tuple[int, int]] = []
-        record = self._record(answer.entry, "gemini")
+        record = {**self._record(answer.entry, "gemini"), "id": answer.id}
         for at, block in enumerate(answer.blocks):
             kind = block.get("type") if isinstance(block, dict) else None
             if kind == "thinking" and isinstance(block.get("thinking"), str):

@@ -27,6 +27,7 @@ from typing import Any
 
 from sessiontree.core.jsonio import parse_json, render_json, render_json_line
 from sessiontree.core.salvage import salvage
+from sessiontree.dialects.passthrough import PASSTHROUGH
 from sessiontree.dialects.storage import Document
 from sessiontree.dialects.torn_json import find_value, iter_list
 
@@ -170,7 +171,8 @@ class _Reading:
         before = [id for id in old if is_conversation(self.records[id])]
         for at, id in enumerate(self.list):
             record = self.records[id]
-            if id in known or record.get("type") != "user" or not before:
+            # A session that we wrote may start with a summary.
+            if id in known or record.get("type") != "user" or not (before or PASSTHROUGH in record):
                 continue
             if not plain_text(record.get("content")).lstrip().startswith(SNAPSHOT):
                 continue
@@ -202,7 +204,7 @@ class _Reading:
                 compaction = self.compactions.get(id)
                 if compaction is not None:
                     kept = set(compaction.kept)
-                    previous = compaction.before[-1]
+                    previous = compaction.before[-1] if compaction.before else None
                 found[id] = previous
                 previous = id
         return found

@@ -23,6 +23,7 @@ def parse_prompts(data: bytes) -> Iterator[PastPrompt]:
 class OpenCodeClient(Client):
     name = "OpenCode"
     compaction_strategy = "segment"
+    hides_system_messages = False
     sends_kept_summaries = True
     prompt_history = PromptFile("../state/opencode/prompt-history.jsonl", parse_prompts)
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 class QwenClient(Client):
     name = "Qwen Code"
+    encodes_resets = True
     compaction_strategy = "replace"
     snapshot_types = frozenset({"qwen:attribution_snapshot"})
     allows_flat_root = False

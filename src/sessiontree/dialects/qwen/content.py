@@ -150,6 +150,9 @@ def _encode(role: str, message: Mapping[str, Any], allowed: frozenset[str]) -> E
     notes: list[LossNote] = []
     for at, block in enumerate(blocks_of(message)):
         kind = block.get("type") if isinstance(block, dict) else None
+        if role == "model" and kind == "text" and block.get("text") == "":
+            left_out.append(at)  # Qwen Code sends no answer with an empty text, and none next to it
+            continue
         part = _encode_block(block, kind) if isinstance(block, dict) and kind in allowed else None
         if part is None:
             left_out.append(at)

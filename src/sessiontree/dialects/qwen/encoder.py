@@ -1,8 +1,8 @@
 """Encode canonical entries as Qwen Code's lines: one record for each entry.
 
 Entries that Qwen Code cannot store become system records of the subtype `sessiontree`, which it skips. A move is a
-`rewind` record, whose parent is the new current record. A compaction lists the whole new history: the summary, the
-client's own answer to it, and the contents of the kept entries.
+`rewind` record, whose parent is the new current record. A compaction lists the whole new history: the summary and the
+contents of the kept entries. A reset is a compaction that lists nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ _RESUME = (
     "Resume the prior task using the summary above. Continue from the last in-flight step; do not acknowledge the "
     "summary, do not re-introduce, do not greet the user again."
 )
-_ANSWER = "Got it. Thanks for the additional context!"
 _BRANCH = "Another branch of this conversation was followed for a while and then left. This happened on it:"
 _TOO_DEEP = LossNote("dropped", "entries nested too deeply", "no line can hold them; an empty line replaces them")
 _EXTENSION = LossNote("mapped", "messages of extensions", "they are user messages in Qwen Code")
@@ -123,6 +122,8 @@ class QwenEncoder:
                 return self._encode_message(entry, message, id, parent)
             case "compaction":
                 return self._encode_compaction(entry, id, parent)
+            case "reset_boundary":
+                return self._compaction_record(entry, id, parent, {"info": _info(0), "compressedHistory": []}), ()
             case "custom_message":
                 encoded = encode_user(fields)
                 line = self._content_record(entry, "user", encoded, id, parent, is_reworded=True)
@@ -151,6 +152,8 @@ class QwenEncoder:
                 return self._content_record(entry, "user", encoded, id, parent), encoded.notes
             case "assistant":
                 encoded = encode_assistant(message)
+                if not encoded.content["parts"]:  # Qwen Code would not send the answers next to it either
+                    return self._own_record(entry, id, parent), encoded.notes
                 more = _usage_fields(message)
                 return self._content_record(entry, "assistant", encoded, id, parent, **more), encoded.notes
             case "toolResult" if string(message, "toolCallId") in self._open_calls(parent):
@@ -225,24 +228,24 @@ class QwenEncoder:
         notes: list[LossNote] = []
         if not isinstance(payload, dict) or compaction_fields(payload)["summary"] != string(entry.fields, "summary"):
             tokens = entry.fields.get("tokensBefore")
-            history = [
-                encode_text("user", f"{string(entry.fields, 'summary')}\n\n{_RESUME}"),
-                encode_text("model", _ANSWER),
-            ]
+            summary = string(entry.fields, "summary")
+            # Without the client's own answer: it would send that and an answer after it as one.
+            history = [encode_text("user", f"{summary}\n\n{_RESUME}")] if summary.strip() else []
             kept = entry.fields.get("firstKeptEntryId")
             if isinstance(kept, str):
                 found = self._kept.find(self._new_ids.get(kept, kept), parent)
-                # Qwen Code sends two answers in a row as one, without a space between them.
-                history = history[:1] + found if found and found[0].get("role") == "model" else history + found
+                history += found
                 notes += [_KEPT] if found else []
             count = int(tokens) if isinstance(tokens, int | float) and 0 <= tokens < 2**53 else 0
-            info = {"originalTokenCount": count, "newTokenCount": 0, "compressionStatus": 1}
-            payload = {"info": info, "compressedHistory": history}
+            payload = {"info": _info(count), "compressedHistory": history}
+        return self._compaction_record(entry, id, parent, payload), notes
+
+    def _compaction_record(self, entry: CanonicalEntry, id: str, parent: str | None, payload: JsonDict) -> bytes:
         decoded = CanonicalEntry("compaction", compaction_fields(payload), id)
         passthrough = build_passthrough(entry, decoded)
         self._kept.add(id, parent, None)
         fields = {"subtype": "chat_compression", "systemPayload": payload, PASSTHROUGH: passthrough}
-        return self._record("system", id, parent, **fields), notes
+        return self._record("system", id, parent, **fields)
 
     def _encode_title(self, entry: CanonicalEntry, id: str, parent: str | None) -> bytes:
         name = string(entry.fields, "name")
@@ -287,6 +290,10 @@ class QwenEncoder:
 
 
 _PROVENANCE = {"user": "real_user", "assistant": "assistant_output", "tool_result": "tool_result"}
+
+
+def _info(tokens: int) -> JsonDict:
+    return {"originalTokenCount": tokens, "newTokenCount": 0, "compressionStatus": 1}
 
 
 def _usage_fields(message: JsonDict) -> JsonDict:

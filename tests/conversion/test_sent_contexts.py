@@ -1,0 +1,180 @@
+"""Codex, Gemini CLI, OpenCode and Qwen Code send what the context of a converted session's source gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from acceptance.comparison import FILLER_TEXTS
+
+import sessiontree
+from sessiontree import Session
+from sessiontree.conversion.install import Request, carry_out, make_plan
+from sessiontree.conversion.verify import first_difference
+from sessiontree.core.jsonio import parse_object
+from sessiontree.core.messages import Image, message_blocks
+from sessiontree.providers import render
+from tests.builders import opened
+from tests.conversion.conversations import PIXEL, assistant, call, result, text
+
+TARGETS = ("codex", "gemini", "opencode", "qwen")
+GROUPED = ("gemini", "opencode")
+"""Agents whose messages have the results of their calls, and that have no resets."""
+EVERY_AGENT = ("claude", "neovate", "omp", "pi", "native", *TARGETS)
+
+
+def session_of(*entries: dict[str, Any], dialect: str = "pi") -> Session:
+    session = sessiontree.create(cwd="/src/project", in_memory=True)
+    for entry in entries:
+        session.append(entry)
+    return opened(b"".join(sessiontree.convert(session, dialect).lines), dialect)
+
+
+def installed(session: Session, to: str, folder: Path) -> Session:
+    """Convert a session as `sessiontree convert` does it, which compares the result with the session."""
+    folder.mkdir(exist_ok=True)
+    path = folder / ("session.json" if to == "opencode" else "session.jsonl")
+    return carry_out(session, make_plan(session, Request(to, out=str(path))))
+
+
+def sent(session: Session) -> list[str]:
+    """What a provider receives: texts without white space around them, and ids for calls and results."""
+    found: list[str] = []
+    for message in render(session.context().messages, "anthropic").messages:
+        content = message["content"]
+        for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
+            match block["type"]:
+                case "text" if block["text"].strip() not in FILLER_TEXTS:
+                    found.append(block["text"].strip())
+                case "tool_use":
+                    found.append(f"call {block['id']}")
+                case "tool_result":
+                    words = "".join(part["text"] for part in block["content"] if part["type"] == "text")
+                    found.append(f"result {block['tool_use_id']}: {words}")
+    return found
+
+
+def check_comes_back(source: Session, copy: Session) -> None:
+    """Check that the entries of the source are all in the copy, and in a conversion of it."""
+    assert first_difference(source, source.leaf, copy, all_branches=False) is None
+    back = opened(b"".join(sessiontree.convert(copy, source.dialect.name).lines), source.dialect.name)
+    assert first_difference(source, source.leaf, back, all_branches=False) is None
+    assert sent(back) == sent(source)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_result_after_another_prompt_is_sent_after_its_call_and_stays_where_it_was(
+    target: str, tmp_path: Path
+) -> None:
+    source = session_of(
+        {"role": "user", "content": "Read it."},
+        assistant(call("call_1", "read", {"path": "a"})),
+        {"role": "user", "content": "And?"},
+        result("call_1", "read", "the file"),
+        assistant(text("Done.")),
+    )
+    copy = installed(source, target, tmp_path)
+    assert sent(copy) == ["Read it.", "call call_1", "result call_1: the file", "And?", "Done."]
+    check_comes_back(source, copy)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_result_without_a_call_is_sent_as_a_text(target: str, tmp_path: Path) -> None:
+    source = session_of(
+        {"role": "user", "content": "Hello"}, result("call_gone", "read", "the file"), assistant(text("I see."))
+    )
+    copy = installed(source, target, tmp_path)
+    assert sent(copy) == [
+        "Hello",
+        "The tool read was called; the call was not recorded. It returned:",
+        "the file",
+        "I see.",
+    ]
+    check_comes_back(source, copy)
+
+
+@pytest.mark.parametrize("target", EVERY_AGENT)
+def test_a_session_that_ends_with_an_answer_that_is_never_sent_is_converted_with_it(
+    target: str, tmp_path: Path
+) -> None:
+    failed = {**assistant(text("I was about to")), "stopReason": "error", "errorMessage": "overloaded"}
+    source = session_of({"role": "user", "content": "Hello"}, failed, dialect="omp")
+    copy = installed(source, target, tmp_path)
+    assert sent(source) == ["Hello"]
+    if target != "pi":  # Pi leaves failed answers out of its requests
+        assert sent(copy) == ["Hello"]
+    check_comes_back(source, copy)
+
+
+@pytest.mark.parametrize("summary", ["", " \n"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_blank_summary_is_not_sent_and_nothing_before_it(target: str, summary: str, tmp_path: Path) -> None:
+    source = session_of(
+        {"role": "user", "content": "Before"},
+        assistant(text("Yes.")),
+        {"type": "compaction", "summary": summary, "tokensBefore": 1},
+        {"role": "user", "content": "Hello"},
+        assistant(text("Hi.")),
+    )
+    copy = installed(source, target, tmp_path)
+    assert sent(copy) == ["Hello", "Hi."]
+    check_comes_back(source, copy)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_system_message_is_not_sent_as_a_prompt_and_comes_back(target: str, tmp_path: Path) -> None:
+    system = {"role": "system", "content": "Be brief."}
+    source = session_of(system, {"role": "user", "content": "Hello"}, system, assistant(text("Hi.")), dialect="native")
+    copy = installed(source, target, tmp_path)
+    assert sent(copy) == ["Hello", "Hi."]
+    check_comes_back(source, copy)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_message_of_an_extension_has_all_its_texts_and_images(target: str, tmp_path: Path) -> None:
+    content = [text("One."), text("Two."), {"type": "image", "data": PIXEL, "mimeType": "image/png"}]
+    note = {"type": "custom_message", "customType": "note", "content": content, "display": True}
+    source = session_of({"role": "user", "content": "Hello"}, note, assistant(text("Hi.")))
+    copy = installed(source, target, tmp_path)
+    assert sent(copy) == ["Hello", "One.", "Two.", "Hi."]
+    images = [block for message in copy.context().messages for block in message_blocks(message)]
+    assert [block.data for block in images if isinstance(block, Image)] == [PIXEL]
+    check_comes_back(source, copy)
+
+
+@pytest.mark.parametrize("target", GROUPED)
+def test_an_entry_that_is_not_sent_stays_between_a_call_and_its_result(target: str, tmp_path: Path) -> None:
+    source = session_of(
+        {"role": "user", "content": "Read both."},
+        assistant(call("call_1", "read", {"path": "a"}), call("call_2", "read", {"path": "b"})),
+        result("call_1", "read", "A"),
+        {"role": "system", "content": "Be brief."},
+        result("call_2", "read", "B"),
+        dialect="native",
+    )
+    copy = installed(source, target, tmp_path)
+    assert [line for line in sent(copy) if "brief" in line] == []
+    check_comes_back(source, copy)
+
+
+def test_qwen_code_gets_no_answer_of_its_own_before_the_answer_after_a_summary(tmp_path: Path) -> None:
+    source = session_of(
+        {"role": "user", "content": "Before"},
+        {"type": "compaction", "summary": "What came before.", "tokensBefore": 1},
+        assistant(text("Hi.")),
+    )
+    copy = installed(source, "qwen", tmp_path)
+    first, *rest = sent(copy)
+    assert first.startswith("What came before.")
+    assert rest == ["Hi."]
+
+
+def test_qwen_code_gets_no_answer_without_content_because_it_would_drop_those_next_to_it(tmp_path: Path) -> None:
+    source = session_of({"role": "user", "content": "Hello"}, assistant(), assistant(text(""), text("Hi.")))
+    copy = installed(source, "qwen", tmp_path)
+    records = map(parse_object, Path(copy.location).read_bytes().splitlines())
+    answers = [record["message"]["parts"] for record in records if record["type"] == "assistant"]
+    assert answers == [[{"text": "Hi."}]]
+    assert sent(copy) == ["Hello", "Hi."]
+    check_comes_back(source, copy)
