@@ -37,6 +37,7 @@ from sessiontree.dialects.claude.loose_lines import find_trailing_lines, is_turn
 from sessiontree.dialects.claude.parallel_calls import insert_parallel_lines
 from sessiontree.dialects.claude.records import object_in, string_in
 from sessiontree.dialects.claude.reparent import client_bridge, find_reparentings, recovery_bridge
+from sessiontree.dialects.claude.shard_order import order_shards
 from sessiontree.dialects.contract import ReadOptions
 
 _BATCH = 256
@@ -47,6 +48,8 @@ class Path(Struct, frozen=True):
 
     nodes: list[int]
     preserved: frozenset[int] = frozenset()
+    unsent: frozenset[int] | None = None
+    """The lines that are not sent because of open calls; None if the order of `nodes` decides that."""
 
 
 def find_path(chain: Chain, leaf: int | None, read_options: ReadOptions) -> Path:
@@ -95,14 +98,16 @@ def _with_parallel_lines(
     trailing: list[int] = []
     if leaf == find_client_leaf(chain):
         nodes, trailing = _split_trailing_lines(chain, nodes, eligible)
-    nodes = insert_parallel_lines(chain, nodes, eligible, read_options.recovered)
+    gathered = insert_parallel_lines(chain, nodes, eligible, read_options.recovered)
+    ordered = order_shards(chain, gathered.nodes, gathered.spans, recovered=read_options.recovered)
+    nodes = ordered.nodes
     if trailing:
         known = set(trailing).intersection(nodes)  # of a huge path, no set is created
         nodes += [node for node in trailing if node not in known]
     if read_options.snips:
         removed = chain.once(_snipped_ids)
         nodes = [node for node in nodes if chain.tree.ids[node] not in removed]
-    return Path(nodes, preserved)
+    return Path(nodes, preserved, ordered.unsent)
 
 
 def _split_trailing_lines(chain: Chain, nodes: list[int], loaded: LoadedLines) -> tuple[list[int], list[int]]:
