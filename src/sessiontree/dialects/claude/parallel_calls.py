@@ -62,6 +62,16 @@ class GatheredPath(Struct, frozen=True):
     nodes: list[int]
     spans: list[ShardSpan] = []
 
+    def since(self, node: int) -> GatheredPath:
+        """Return the part of the path that starts with a line."""
+        start = self.nodes.index(node)
+        spans = [
+            ShardSpan(max(span.start - start, 0), span.end - start, span.shards)
+            for span in self.spans
+            if span.end > start
+        ]
+        return GatheredPath(self.nodes[start:], spans)
+
 
 class _Span(Struct):
     """A part of the path with the lines of one response, or of several that overlap."""
