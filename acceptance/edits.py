@@ -134,8 +134,10 @@ def _response_with_calls(session: Session, id: str | None) -> str | None:
         return None
     fields = session.fields(id)
     response, answered = fields.get("message", {}).get("id"), _calls(fields, "tool_use_id")
-    lines = [each for each in map(session.fields, session.ids) if each.get("type") == "assistant"]
-    calls = {line["message"].get("id"): _calls(line, "id") for line in lines if _calls(line, "id")}
+    calls: dict[str | None, set[str]] = {}
+    for line in map(session.fields, session.ids):
+        if line.get("type") == "assistant" and (made := _calls(line, "id")):
+            calls.setdefault(line["message"].get("id"), set()).update(made)
     if fields["type"] == "assistant":
         return response if response in calls else None
     return next((response for response, made in calls.items() if answered & made), None)

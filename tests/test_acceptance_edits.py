@@ -19,6 +19,7 @@ CONFIRMED = {
     5150317: "a compaction replaces the summary after an open call, which is sent again",
     5151113: "a branch drops an open call that separated other calls from their results",
     855510839: "a command in a response stays, because what followed it was repeated elsewhere",
+    424227: "a command after the result of one of several calls stays when another call has no result",
 }
 """Seeds of transcripts whose history after the changes was confirmed with the client."""
 

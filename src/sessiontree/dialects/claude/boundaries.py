@@ -110,7 +110,8 @@ def _hide_earlier(chain: Chain, last: int, preserved: list[int], anchor: object 
         if parent is not None and (parent < start or parent in copies) and parent not in visible:
             # Only for user and assistant lines: the missing parent of others is bridged by time, as elsewhere.
             links.setdefault(node, fallback if chain.facts(node).is_turn else None)
-    links.pop(last, None)
+    if links.get(last) is not None:
+        del links[last]
     return LoadedLines(start, visible, links, copies)
 
 

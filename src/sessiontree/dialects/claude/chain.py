@@ -343,10 +343,13 @@ def read_entries(lines: IndexedLines, nodes: Sequence[int]) -> list[Entry]:
     ]
 
 
-def walk(chain: Chain, leaf: int, links: Mapping[int, int | None], bridge: Bridge) -> list[int]:
+def walk(
+    chain: Chain, leaf: int, links: Mapping[int, int | None], bridge: Bridge, *, past_boundaries: bool = False
+) -> list[int]:
     """Return the lines from root to leaf, following recorded parents or, where given, those in `links`.
 
-    Where the walk ends early, `bridge` may return a parent.
+    Where the walk ends early, `bridge` may return a parent. The context begins at a boundary, but the client also walks
+    on to the parent that a boundary may name (`past_boundaries`).
     """
     path: list[int] = []
     passed: list[int] = []
@@ -362,15 +365,15 @@ def walk(chain: Chain, leaf: int, links: Mapping[int, int | None], bridge: Bridg
         # Clients up to about 2.1.8x put progress lines into the chain. Current ones bridge them: their children count
         # as children of the nearest ancestor that is not progress.
         (path if kind != "progress" else passed).append(node)
-        # A boundary has no parent, whatever its line names: the context begins there.
+        is_root = kind == "compaction" and not past_boundaries
         if node in links:
             parent = links[node]
         else:
-            parent = None if kind == "compaction" else parents[node] or chain.recorded_parent(node)
+            parent = None if is_root else parents[node] or chain.recorded_parent(node)
             if parent is not None and parent > node and types[parent] == "progress":
                 # The client bridges progress lines while it reads: one that is repeated later counts as it was then.
                 parent = min(parent, chain.position(parent))
-        if (parent is None or seen[parent]) and kind != "compaction":
+        if (parent is None or seen[parent]) and not is_root:
             parent = bridge(path[-1] if path else node, node, walked)
         node = parent
     chain.return_node_set(walked, path, passed)

@@ -26,7 +26,7 @@ from sessiontree.dialects.claude.messages import (
     with_calls_last,
     without_usage,
 )
-from sessiontree.dialects.claude.open_calls import find_unsent_lines
+from sessiontree.dialects.claude.open_calls import find_lines_with_open_calls, find_unsent_lines
 from sessiontree.dialects.claude.parallel_calls import move_early_results
 from sessiontree.dialects.claude.path import Path
 from sessiontree.dialects.claude.records import SYNTHETIC, object_in, string_in
@@ -138,11 +138,13 @@ class _Plan(Struct):
 def _plan_messages(chain: Chain, path: Path, read_options: ReadOptions) -> _Plan:
     draft = _Draft(chain, path, frozenset())
     if draft.strays:  # few paths have any
-        path = Path(move_early_results(chain, path.nodes), path.preserved)
+        path = Path(move_early_results(chain, path.nodes), path.preserved, path.unsent)
         draft = _Draft(chain, path, frozenset())
-    if not read_options.recovered and (open_calls := draft.plan.tools.keys() - draft.answered):
-        left_out = find_unsent_lines(chain, path.nodes, open_calls)
-        draft = _Draft(chain, path, left_out) if left_out else draft
+    if not read_options.recovered and draft.plan.tools.keys() - draft.answered:
+        unsent: Collection[int] | None = path.unsent
+        if unsent is None:
+            unsent = find_unsent_lines(chain, path.nodes, find_lines_with_open_calls(chain, path.nodes))
+        draft = _Draft(chain, path, unsent) if unsent else draft
     plan = draft.plan
     blank = _find_blank(chain, plan, draft.maybe_blank)
     # The client does not send a result without its call, and sends `(no content)` where nothing else is left between

@@ -4,10 +4,12 @@ As measured with client 2.1.325, it leaves out every line whose calls all have n
 line. A line with several calls is sent as soon as one of them has a result. Two exceptions, because the calls may still
 be running:
 
-* the last response of the history, if nothing follows it;
+* the last answer of the history, if no prompt follows it;
 * the whole turn since the last prompt, if the history without such lines ends with a result.
 
-Output of local commands and attachments count for neither. `ReadOptions.recovered` sends all calls.
+The first is decided with the shards of all responses together, and the second before (see `shard_order`). Both keep
+only lines after the last prompt. Output of local commands and attachments count for neither. `ReadOptions.recovered`
+sends all calls.
 """
 
 from __future__ import annotations
@@ -20,25 +22,57 @@ from sessiontree.dialects.claude.chain import Chain
 from sessiontree.dialects.claude.messages import is_blank_text, is_from_client
 
 
-def find_unsent_lines(chain: Chain, path: Sequence[int], open_calls: Collection[str]) -> set[int]:
-    """Return the lines of a path that the client leaves out. `open_calls` are the ids of the calls without a result."""
-    messages = [node for node in path if chain.types[node] == "message"]
-    found = {
-        node for node in messages if (calls := chain.summary(node).calls) and all(map(open_calls.__contains__, calls))
-    }
+def find_lines_with_open_calls(chain: Chain, path: Sequence[int]) -> set[int]:
+    """Return the lines of a path that have calls, and none of them with a result on the path."""
+    answered: set[str] = set()
+    with_calls: list[tuple[int, Sequence[str]]] = []
+    types, summaries = chain.types, chain.summaries
+    for node in path:  # a hot loop
+        if types[node] == "message":
+            summary = summaries[node] or chain.summary(node)
+            if summary.calls:
+                with_calls.append((node, summary.calls))
+            elif summary.results:
+                answered.update(summary.results)
+    return {node for node, calls in with_calls if answered.isdisjoint(calls)}
+
+
+def find_unsent_lines(
+    chain: Chain, path: Sequence[int], open_lines: Collection[int], ordered: Sequence[int] | None = None
+) -> set[int]:
+    """Return the lines of a path that the client leaves out.
+
+    `open_lines` are those that have calls, all of them without a result. `ordered` is the path with the shards of each
+    response together, if it has another order.
+    """
+    found = set(open_lines)
     if not found:
         return found
-    turn = _last_turn(chain, messages)
-    answers = [node for node in turn if node in found or not _is_blank(chain, node)]
-    sent = [node for node in answers if node not in found]
-    if sent and chain.summary(sent[-1]).results:
+    turn = _last_turn(chain, [node for node in path if chain.types[node] == "message"])
+    sent = (node for node in reversed(turn) if node not in found and not _is_blank(chain, node))
+    last = next(sent, None)
+    if last is not None and chain.summary(last).results:
         return found.difference(turn)
-    if not answers:
-        return found
-    response = chain.summary(answers[-1]).response
-    return {
-        node for node in found if node != answers[-1] and (not response or chain.summary(node).response != response)
-    }
+    return found.difference(_last_answer(chain, path if ordered is None else ordered, found).intersection(turn))
+
+
+def _last_answer(chain: Chain, path: Sequence[int], open_lines: Collection[int]) -> set[int]:
+    """Return the shards of the last answer on a path, without those before another message of the same response."""
+    found: set[int] = set()
+    response = ""
+    for node in reversed(path):
+        if chain.types[node] != "message" or (node not in open_lines and _is_blank(chain, node)):
+            continue
+        summary = chain.summary(node)
+        if not summary.is_assistant:
+            if found and not summary.results:
+                break
+        elif not found or (response and summary.response == response):
+            found.add(node)
+            response = summary.response
+        else:
+            break
+    return found
 
 
 def _last_turn(chain: Chain, messages: Sequence[int]) -> list[int]:

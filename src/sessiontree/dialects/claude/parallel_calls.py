@@ -8,11 +8,11 @@ The client (about 2.1.8x and newer) restores them by id, wherever they are in th
 lines with the `message.id` of a response on the path are its shards. The results of their calls are the children of
 these shards, and for a call without one, any line with its id. They are together at the first shard on the path: lines
 on the path in its order, the others inserted in file order (its SDK sorts by time), and results that follow neither a
-shard nor a result of it at the end. Shards are then sent before results. Of two results for one call the first is kept.
-Results on the path stay there, and are sent only directly after their response. The exception are results before it,
-with no prompt between the two: they are sent after it (`move_early_results`). Without a `message.id` the client finds
-none of them; `ReadOptions.recovered` does. `open_calls` has the rule for calls without a result, and `loose_lines` the
-one for the client's notes in a response.
+shard nor a result of it at the end. `shard_order` then puts the shards together. Of two results for one call the first
+is kept. Results on the path stay there, and are sent only directly after their response. The exception are results
+before it, with no prompt between the two: they are sent after it (`move_early_results`). Without a `message.id` the
+client finds none of them; `ReadOptions.recovered` does. `open_calls` has the rule for calls without a result, and
+`loose_lines` the one for the client's notes in a response.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from sessiontree.core.tree import NodeSet
 from sessiontree.dialects.claude.boundaries import LoadedLines
 from sessiontree.dialects.claude.chain import LINK_TYPES, MAX_SEARCHES, Chain
 from sessiontree.dialects.claude.index import LineSummary
-from sessiontree.dialects.claude.loose_lines import Links, find_loose_lines, is_attachment, is_note, parent_of
+from sessiontree.dialects.claude.loose_lines import Links, find_loose_lines, is_note, parent_of
+from sessiontree.dialects.claude.shard_order import ShardSpan
 
 _Key: TypeAlias = str | int
 """The id of a response; a shard's node where it has none."""
@@ -55,6 +56,23 @@ class _Response(Struct):
     has_calls: bool = False
 
 
+class GatheredPath(Struct, frozen=True):
+    """A path with the missed lines of its responses, before the shards of each are put together."""
+
+    nodes: list[int]
+    spans: list[ShardSpan] = []
+
+    def since(self, node: int) -> GatheredPath:
+        """Return the part of the path that starts with a line."""
+        start = self.nodes.index(node)
+        spans = [
+            ShardSpan(max(span.start - start, 0), span.end - start, span.shards)
+            for span in self.spans
+            if span.end > start
+        ]
+        return GatheredPath(self.nodes[start:], spans)
+
+
 class _Span(Struct):
     """A part of the path with the lines of one response, or of several that overlap."""
 
@@ -68,7 +86,7 @@ class _Span(Struct):
     """The first shards of their responses."""
 
 
-def insert_parallel_lines(chain: Chain, path: Sequence[int], eligible: LoadedLines, recovered: bool) -> list[int]:
+def insert_parallel_lines(chain: Chain, path: Sequence[int], eligible: LoadedLines, recovered: bool) -> GatheredPath:
     """Return a path with the missed shards and results of its responses inserted.
 
     `eligible` are the only lines that may be used (see `boundaries`).
@@ -92,7 +110,7 @@ def insert_parallel_lines(chain: Chain, path: Sequence[int], eligible: LoadedLin
         ]
     search = _ParallelLines(chain, path, on_path, off_path, eligible.links, recovered)
     responses = search.find_responses()
-    return search.join(responses) if responses else list(path)
+    return search.join(responses) if responses else GatheredPath(list(path))
 
 
 def move_early_results(chain: Chain, path: Sequence[int]) -> list[int]:
@@ -295,27 +313,27 @@ class _ParallelLines:
     def _key_off_path(self, node: int, summary: LineSummary) -> _Key:
         return _key_off_path(self._chain, node, summary, self._recovered)
 
-    def join(self, responses: Sequence[_Response]) -> list[int]:
-        """Return the path with the missed lines of some responses inserted, and with their shards together."""
+    def join(self, responses: Sequence[_Response]) -> GatheredPath:
+        """Return the path with the missed lines of some responses inserted."""
         path = self._path
         ends = {node for response in responses for node in (response.first, response.on_path[-1])}
         places = {node: at for at, node in enumerate(path) if node in ends}
-        joined: list[int] = []
-        done = 0
-        span: _Span | None = None
+        spans: list[_Span] = []
         for response in responses:  # in the order of the path, so those that overlap follow each other
             start, end = places[response.first], places[response.on_path[-1]] + 1
-            if span is not None and start >= span.end:
-                joined += [*path[done : span.start], *self._join_span(span)]
-                done = span.end
-                span = None
-            if span is None:
-                span = _Span(start, end)
-            self._add_to_span(span, response, start, end)
-        if span is not None:
-            joined += [*path[done : span.start], *self._join_span(span)]
+            if not spans or start >= spans[-1].end:
+                spans.append(_Span(start, end))
+            self._add_to_span(spans[-1], response, start, end)
+        joined: list[int] = []
+        found: list[ShardSpan] = []
+        done = 0
+        for span in spans:
+            joined += path[done : span.start]
+            start = len(joined)
+            joined += self._join_span(span)
+            found.append(ShardSpan(start, len(joined), span.shards))
             done = span.end
-        return [*joined, *path[done:]]
+        return GatheredPath([*joined, *path[done:]], found)
 
     def _add_to_span(self, span: _Span, response: _Response, start: int, end: int) -> None:
         span.end = max(span.end, end)
@@ -333,7 +351,7 @@ class _ParallelLines:
             lines += span.inserted.get(at, ())
             lines.append(self._path[at])
             lines += span.after_notes.get(self._path[at], ())
-        return self._with_shards_first([*lines, *span.inserted.get(span.end, ())], span.shards)
+        return [*lines, *span.inserted.get(span.end, ())]
 
     def _find_places(self, response: _Response, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Return the missed lines of a response with their positions on the path, from `start` to `end`."""
@@ -394,43 +412,6 @@ class _ParallelLines:
             else:
                 found[node] = None
         return found
-
-    def _with_shards_first(self, nodes: Sequence[int], shards: dict[int, int]) -> list[int]:
-        """Move shards to those of their response before them, past other answers, and past the user's turns that have
-        a result. `shards` are the first shards of their responses.
-
-        Other answers whose calls have no result do not count: the client does not send them.
-        """
-        chain, types = self._chain, self._chain.types
-        answered = {call for node in nodes if types[node] == "message" for call in chain.summary(node).results}
-        answers: list[list[int]] = []
-        reached: dict[int, list[int]] = {}
-        """The answers that the next shards can be moved to."""
-        has_text = has_results = False
-        """What the user's turn has, after the last answer that was not moved."""
-        for node in nodes:
-            first = shards.get(node)
-            if first is not None or (types[node] == "message" and chain.summary(node).is_assistant):
-                calls = chain.summary(node).calls
-                if first is None and calls and answered.isdisjoint(calls):
-                    answers.append([node])
-                    continue
-                if has_text and not has_results:
-                    reached.clear()
-                if first in reached:
-                    reached[first].append(node)
-                    continue
-                has_text = has_results = False
-                answers.append([node])
-                if first is not None:
-                    reached[first] = answers[-1]
-                continue
-            answers.append([node])
-            if not has_results and types[node] == "message":
-                has_results = bool(chain.summary(node).results)
-                # Asked only for the few lines before the results, because it may read the line.
-                has_text = has_text or (not has_results and not is_attachment(chain, node))
-        return [node for answer in answers for node in answer]
 
     def _is_child(self, node: int, response: _Response) -> bool:
         parent = parent_of(self._chain, node, self._links)

@@ -8,11 +8,14 @@ The rules are those of client 2.1.150 and newer, as measured:
 * With preserved lines, the user and assistant lines at the ends of branches decide: those without children, and those
   with only system lines and attachments after them, of which one has no children. If there is only one, it is the leaf.
 * The last `last-prompt` line after the last boundary is a pin. If the candidate descends from the pinned line over
-  recorded parents, or shares a response with it, the candidate is the leaf; otherwise the pinned line is. After an
+  recorded parents, or shares a response with it, the candidate is the leaf; otherwise the pinned line is. If the file
+  ends with a boundary, or with a note that has no user or assistant line above it, that line has to descend. After an
   explicit pin only lines written later count as descendants; it stays explicit if the next pins name the same line. A
   pin that names a boundary, or a line that does not exist, has no effect.
   If there are preserved lines, a pin on any other line than such an end has none either, except for an explicit one at
   the end of the file.
+* The path is followed past a boundary that names a parent, and cut there once its responses are complete. So lines
+  above the boundary do not come back as parts of a response below it.
 * The system lines and attachments after the last user or assistant line are sent with it (see `loose_lines`).
 * Clients up to 2.1.87 took the leaf with the newest timestamp and ignored pins (`ReadOptions.as_of`).
 """
@@ -37,6 +40,7 @@ from sessiontree.dialects.claude.loose_lines import find_trailing_lines, is_turn
 from sessiontree.dialects.claude.parallel_calls import insert_parallel_lines
 from sessiontree.dialects.claude.records import object_in, string_in
 from sessiontree.dialects.claude.reparent import client_bridge, find_reparentings, recovery_bridge
+from sessiontree.dialects.claude.shard_order import order_shards
 from sessiontree.dialects.contract import ReadOptions
 
 _BATCH = 256
@@ -47,6 +51,8 @@ class Path(Struct, frozen=True):
 
     nodes: list[int]
     preserved: frozenset[int] = frozenset()
+    unsent: frozenset[int] | None = None
+    """The lines that are not sent because of open calls; None if the order of `nodes` decides that."""
 
 
 def find_path(chain: Chain, leaf: int | None, read_options: ReadOptions) -> Path:
@@ -58,10 +64,10 @@ def find_path(chain: Chain, leaf: int | None, read_options: ReadOptions) -> Path
     loaded = find_loaded_lines(chain)
     if read_options.recovered or not is_reached(chain, loaded, leaf):
         return find_earlier_path(chain, leaf, read_options)
-    nodes = walk(chain, leaf, loaded.links, client_bridge(chain, loaded))
+    nodes = walk(chain, leaf, loaded.links, client_bridge(chain, loaded), past_boundaries=True)
     # Preserved lines may include an older boundary: the context begins at the last one on the path.
     start = max((at for at, node in enumerate(nodes) if chain.types[node] == "compaction"), default=0)
-    return _with_parallel_lines(chain, nodes[start:], leaf, loaded, loaded.preserved, read_options)
+    return _with_parallel_lines(chain, nodes, leaf, loaded, loaded.preserved, read_options, start)
 
 
 def is_reached(chain: Chain, loaded: LoadedLines, leaf: int) -> bool:
@@ -91,18 +97,25 @@ def _with_parallel_lines(
     eligible: LoadedLines,
     preserved: frozenset[int],
     read_options: ReadOptions,
+    start: int = 0,
 ) -> Path:
+    """Return the path from the line at `start` on. What precedes it is not sent, nor inserted after it."""
     trailing: list[int] = []
+    first = nodes[start] if start else None
     if leaf == find_client_leaf(chain):
         nodes, trailing = _split_trailing_lines(chain, nodes, eligible)
-    nodes = insert_parallel_lines(chain, nodes, eligible, read_options.recovered)
+    gathered = insert_parallel_lines(chain, nodes, eligible, read_options.recovered)
+    if first is not None:
+        gathered = gathered.since(first)
+    ordered = order_shards(chain, gathered.nodes, gathered.spans, recovered=read_options.recovered)
+    nodes = ordered.nodes
     if trailing:
         known = set(trailing).intersection(nodes)  # of a huge path, no set is created
         nodes += [node for node in trailing if node not in known]
     if read_options.snips:
         removed = chain.once(_snipped_ids)
         nodes = [node for node in nodes if chain.tree.ids[node] not in removed]
-    return Path(nodes, preserved)
+    return Path(nodes, preserved, ordered.unsent)
 
 
 def _split_trailing_lines(chain: Chain, nodes: list[int], loaded: LoadedLines) -> tuple[list[int], list[int]]:
@@ -200,7 +213,10 @@ def _find_client_leaf(chain: Chain) -> int | None:
         return candidate
     if loaded.preserved and not (is_explicit and pin > last) and pinned not in chain.once(_find_loaded_ends):
         return candidate
-    if (last > pin or not is_explicit) and _is_on_pinned_branch(chain, loaded, candidate, pinned):
+    # A boundary or a note without a user or assistant line above it is never current, but here it is the last line.
+    latest = next((node for node in chain.iter_links_before(len(chain)) if _is_loaded_leaf(chain, loaded, node)), last)
+    followed = candidate if latest == last else latest
+    if (last > pin or not is_explicit) and _is_on_pinned_branch(chain, loaded, followed, pinned):
         return candidate
     return pinned
 
@@ -230,7 +246,7 @@ def is_pinned_elsewhere(chain: Chain, id: str | None) -> bool:
 def _find_last_line(chain: Chain, loaded: LoadedLines) -> int | None:
     fallback: int | None = None
     for node in chain.iter_links_before(len(chain)):
-        if node not in loaded or not chain.can_be_leaf(node):
+        if not _is_loaded_leaf(chain, loaded, node):
             continue
         # A branch without a user or assistant line is the current one only if there is no other. This is why a boundary
         # with nothing after it compacts nothing.
@@ -239,6 +255,10 @@ def _find_last_line(chain: Chain, loaded: LoadedLines) -> int | None:
         if fallback is None:
             fallback = node
     return fallback
+
+
+def _is_loaded_leaf(chain: Chain, loaded: LoadedLines, node: int) -> bool:
+    return node in loaded and chain.can_be_leaf(node)
 
 
 def has_turn(chain: Chain, loaded: LoadedLines, node: int) -> bool:
@@ -349,7 +369,7 @@ def _can_be_pinned(chain: Chain, loaded: LoadedLines, node: int) -> bool:
 def _is_on_pinned_branch(chain: Chain, loaded: LoadedLines, candidate: int, pinned: int) -> bool:
     """Whether a line descends from the pinned one, or from a call that was made in parallel with it."""
     # Missing parents are bridged only afterwards: a gap between the two means that the client stays at the pin.
-    nodes = walk(chain, candidate, loaded.links, lambda *_: None)
+    nodes = walk(chain, candidate, loaded.links, lambda *_: None, past_boundaries=True)
     if pinned in nodes:
         return True
     # A result counts as the shard that is its parent. One after another result is no part of the response here,
