@@ -25,8 +25,9 @@ from tests.adversarial.repositories import git, make_project
 pytestmark = pytest.mark.slow
 
 SECONDS = 60.0
-C1 = "\x9b31m\x85\x7f"
-CONTROLS = {"\x9b", "\x85", "\x7f"}
+CONTROLS = {"\x9b", "\x85", "\x7f", "\u061c", "\u200e", "\u202e", "\u2066", "\u2069", "\U0010eeee"}
+"""C1 controls, DEL, characters that change the text direction, and one that a terminal shows as an image."""
+HOSTILE = "\x9b31m" + "".join(sorted(CONTROLS - {"\x9b"}))
 
 
 def sessiontree_command(*arguments: str | Path, home: Path, **more: object) -> subprocess.CompletedProcess[str]:
@@ -152,6 +153,21 @@ def test_a_linked_folder_of_a_session_is_neither_archived_nor_deleted(tmp_path: 
     assert (private / "notes.txt").read_text() == "private"
 
 
+@pytest.mark.parametrize("place", [".config/autostart", ".autostart", "deep/er", "project/.git/hooks2"])
+def test_a_session_does_not_choose_where_a_worktree_is_created(tmp_path: Path, place: str) -> None:
+    project = make_project(tmp_path / "project")
+    file, _ = session_with_a_linked_folder(tmp_path)
+    state = {"worktreePath": str(tmp_path / place), "worktreeBranch": "side", "originalCwd": str(project)}
+    git(project, "branch", "side")
+    lines(str(file), {"type": "worktree-state", "sessionId": file.stem, "worktreeSession": state})
+    done = sessiontree_command("worktree", "restore", file, home=tmp_path / "home")
+    assert done.returncode == 2
+    assert "--yes" in done.stderr
+    assert not (tmp_path / place).exists()
+    assert sessiontree_command("worktree", "restore", file, "--yes", home=tmp_path / "home").returncode == 0
+    assert (tmp_path / place / "a.txt").exists()
+
+
 def test_a_linked_folder_of_a_session_is_not_copied_by_a_fork(tmp_path: Path) -> None:
     file, _ = session_with_a_linked_folder(tmp_path)
     done = sessiontree_command("fork", file, home=tmp_path / "home")
@@ -230,7 +246,7 @@ def test_doctor_does_not_wait_for_a_pipe(tmp_path: Path, name: str) -> None:
 
 def test_json_and_file_names_contain_no_controls(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    location = session_in(tmp_path, f"hello {C1}")
+    location = session_in(tmp_path, f"hello {HOSTILE}")
     for arguments in (
         ("show", location, "--json"),
         ("context", location, "--json"),
@@ -243,7 +259,7 @@ def test_json_and_file_names_contain_no_controls(tmp_path: Path) -> None:
         assert "\\u009b" in done.stdout
         assert json.loads(done.stdout)
     (tmp_path / "bad").mkdir()
-    (tmp_path / "bad" / f"a{C1}\x1b[2J.jsonl").write_text("{")
+    (tmp_path / "bad" / f"a{HOSTILE}\x1b[2J.jsonl").write_text("{")
     done = sessiontree_command("doctor", tmp_path / "bad", home=home)
     assert not {"\x1b", *CONTROLS} & set(done.stdout + done.stderr)
 
