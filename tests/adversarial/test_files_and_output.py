@@ -17,7 +17,9 @@ import sessiontree
 from sessiontree.agent.controller import Controller
 from sessiontree.agent.process import OutputCollector
 from sessiontree.agent.tools.grep_worker import Answer, Request
+from sessiontree.archive.client_worktrees import build_backup_snapshot
 from sessiontree.errors import UsageError
+from sessiontree.git.worktree import WorktreeState
 from sessiontree.secrets.environment import Mask
 from sessiontree.stores.blobs import FileBlobs
 from tests.adversarial.repositories import git, make_project
@@ -166,6 +168,26 @@ def test_a_session_does_not_choose_where_a_worktree_is_created(tmp_path: Path, p
     assert not (tmp_path / place).exists()
     assert sessiontree_command("worktree", "restore", file, "--yes", home=tmp_path / "home").returncode == 0
     assert (tmp_path / place / "a.txt").exists()
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_a_backup_of_a_file_that_is_a_link_or_a_pipe_is_not_read(tmp_path: Path, kind: str) -> None:
+    file, private = session_with_a_linked_folder(tmp_path)
+    backups = {"a.txt": {"backupFileName": "0123abcd@v1"}}
+    snapshot = {"messageId": "a", "trackedFileBackups": backups}
+    lines(str(file), {"type": "file-history-snapshot", "messageId": "a", "snapshot": snapshot})
+    copy = tmp_path / ".claude" / "file-history" / file.stem / "0123abcd@v1"
+    copy.parent.mkdir(parents=True)
+    copy.symlink_to(private / "notes.txt") if kind == "link" else os.mkfifo(copy)
+    stored: list[bytes] = []
+
+    def put(data: bytes) -> str:
+        stored.append(data)
+        return "0" * 64
+
+    with sessiontree.open(file) as session:
+        found = build_backup_snapshot(session, WorktreeState(str(tmp_path)), put)
+    assert (list(found.files), list(found.left_out), stored) == ([], ["a.txt"], [])
 
 
 def test_a_linked_folder_of_a_session_is_not_copied_by_a_fork(tmp_path: Path) -> None:
