@@ -17,7 +17,9 @@ import sessiontree
 from sessiontree.agent.controller import Controller
 from sessiontree.agent.process import OutputCollector
 from sessiontree.agent.tools.grep_worker import Answer, Request
+from sessiontree.archive.client_worktrees import build_backup_snapshot
 from sessiontree.errors import UsageError
+from sessiontree.git.worktree import WorktreeState
 from sessiontree.secrets.environment import Mask
 from sessiontree.stores.blobs import FileBlobs
 from tests.adversarial.repositories import git, make_project
@@ -25,8 +27,9 @@ from tests.adversarial.repositories import git, make_project
 pytestmark = pytest.mark.slow
 
 SECONDS = 60.0
-C1 = "\x9b31m\x85\x7f"
-CONTROLS = {"\x9b", "\x85", "\x7f"}
+CONTROLS = {"\x9b", "\x85", "\x7f", "\u061c", "\u200e", "\u202e", "\u2066", "\u2069", "\U0010eeee"}
+"""C1 controls, DEL, characters that change the text direction, and one that a terminal shows as an image."""
+HOSTILE = "\x9b31m" + "".join(sorted(CONTROLS - {"\x9b"}))
 
 
 def sessiontree_command(*arguments: str | Path, home: Path, **more: object) -> subprocess.CompletedProcess[str]:
@@ -152,6 +155,41 @@ def test_a_linked_folder_of_a_session_is_neither_archived_nor_deleted(tmp_path: 
     assert (private / "notes.txt").read_text() == "private"
 
 
+@pytest.mark.parametrize("place", [".config/autostart", ".autostart", "deep/er", "project/.git/hooks2"])
+def test_a_session_does_not_choose_where_a_worktree_is_created(tmp_path: Path, place: str) -> None:
+    project = make_project(tmp_path / "project")
+    file, _ = session_with_a_linked_folder(tmp_path)
+    state = {"worktreePath": str(tmp_path / place), "worktreeBranch": "side", "originalCwd": str(project)}
+    git(project, "branch", "side")
+    lines(str(file), {"type": "worktree-state", "sessionId": file.stem, "worktreeSession": state})
+    done = sessiontree_command("worktree", "restore", file, home=tmp_path / "home")
+    assert done.returncode == 2
+    assert "--yes" in done.stderr
+    assert not (tmp_path / place).exists()
+    assert sessiontree_command("worktree", "restore", file, "--yes", home=tmp_path / "home").returncode == 0
+    assert (tmp_path / place / "a.txt").exists()
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_a_backup_of_a_file_that_is_a_link_or_a_pipe_is_not_read(tmp_path: Path, kind: str) -> None:
+    file, private = session_with_a_linked_folder(tmp_path)
+    backups = {"a.txt": {"backupFileName": "0123abcd@v1"}}
+    snapshot = {"messageId": "a", "trackedFileBackups": backups}
+    lines(str(file), {"type": "file-history-snapshot", "messageId": "a", "snapshot": snapshot})
+    copy = tmp_path / ".claude" / "file-history" / file.stem / "0123abcd@v1"
+    copy.parent.mkdir(parents=True)
+    copy.symlink_to(private / "notes.txt") if kind == "link" else os.mkfifo(copy)
+    stored: list[bytes] = []
+
+    def put(data: bytes) -> str:
+        stored.append(data)
+        return "0" * 64
+
+    with sessiontree.open(file) as session:
+        found = build_backup_snapshot(session, WorktreeState(str(tmp_path)), put)
+    assert (list(found.files), list(found.left_out), stored) == ([], ["a.txt"], [])
+
+
 def test_a_linked_folder_of_a_session_is_not_copied_by_a_fork(tmp_path: Path) -> None:
     file, _ = session_with_a_linked_folder(tmp_path)
     done = sessiontree_command("fork", file, home=tmp_path / "home")
@@ -230,7 +268,7 @@ def test_doctor_does_not_wait_for_a_pipe(tmp_path: Path, name: str) -> None:
 
 def test_json_and_file_names_contain_no_controls(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    location = session_in(tmp_path, f"hello {C1}")
+    location = session_in(tmp_path, f"hello {HOSTILE}")
     for arguments in (
         ("show", location, "--json"),
         ("context", location, "--json"),
@@ -243,7 +281,7 @@ def test_json_and_file_names_contain_no_controls(tmp_path: Path) -> None:
         assert "\\u009b" in done.stdout
         assert json.loads(done.stdout)
     (tmp_path / "bad").mkdir()
-    (tmp_path / "bad" / f"a{C1}\x1b[2J.jsonl").write_text("{")
+    (tmp_path / "bad" / f"a{HOSTILE}\x1b[2J.jsonl").write_text("{")
     done = sessiontree_command("doctor", tmp_path / "bad", home=home)
     assert not {"\x1b", *CONTROLS} & set(done.stdout + done.stderr)
 

@@ -14,6 +14,7 @@ import pytest
 import sessiontree
 from sessiontree.cli import main
 from sessiontree.errors import NotFoundError, UsageError
+from sessiontree.library import projects
 from sessiontree.stores.postgres import open_postgres_repository
 from sessiontree.stores.postgres.repository import PostgresRepository
 from sessiontree.web import live
@@ -172,6 +173,23 @@ def test_no_agent_and_no_file_of_the_machine_is_used_for_a_user(repository: Post
     page = writer.get(f"/s/{key_of(ref)}").text
     assert "/chat/new" not in page
     assert "/explore" not in page
+
+
+def test_the_folder_that_a_session_of_a_user_names_is_not_looked_into(
+    repository: PostgresRepository, site: UserSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_into: list[str] = []
+
+    def find_nothing(folder: str) -> None:
+        looked_into.append(folder)
+
+    monkeypatch.setattr(projects, "find_repository", find_nothing)
+    with sessiontree.create(home=repository.home_of("alice"), cwd=tmp_path) as session:
+        session.append("user", "hello")
+    reader = Browser(site, repository.add_token("alice", scope="read"))
+    assert "hello" in until(listed(reader))
+    assert reader.get(f"/rows?{urlencode({'q': f'project:{tmp_path} hello'})}").status == 200
+    assert looked_into == []
 
 
 def test_a_revoked_token_ends_open_pages_at_the_next_request(

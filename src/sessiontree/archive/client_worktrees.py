@@ -9,9 +9,11 @@ from sessiontree.archive.candidates import iter_session_files
 from sessiontree.clients import client_of
 from sessiontree.core.jsonio import parse_json
 from sessiontree.dialects.client import Client, WorktreeNote
+from sessiontree.errors import PathError
 from sessiontree.git.snapshot import FileState, PutBlob, Snapshot, file_mode
 from sessiontree.git.worktree import WorktreeState
 from sessiontree.session.reader import Reader
+from sessiontree.stores.safe_files import read_file
 
 _WINDOW = 64 * 1024
 """Lines that record a worktree are looked for in this many bytes at each end of a file."""
@@ -81,11 +83,9 @@ def build_backup_snapshot(session: Reader, worktree: WorktreeState, put: PutBlob
             left_out[tracked] = "outside the worktree"
             continue
         try:
-            with open(backup, "rb") as file:
-                data = file.read()
-                mode = file_mode(os.fstat(file.fileno()))
-        except OSError as error:
-            left_out[path] = f"its backup {backup} cannot be read: {error.strerror}"
+            found = read_file(backup)  # no link: it could lead to any file of the user
+        except (OSError, PathError) as error:
+            left_out[path] = f"its backup {backup} cannot be read: {getattr(error, 'strerror', None) or error}"
             continue
-        files[path] = FileState(mode, put(data), len(data))
+        files[path] = FileState(file_mode(found.stat), put(found.data), len(found.data))
     return Snapshot(worktree.path, None, files, left_out)

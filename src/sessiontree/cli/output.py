@@ -14,7 +14,8 @@ from sessiontree.core.jsonio import iter_json
 SCHEMA_VERSION = 1
 PLAIN_WIDTH = 100
 PLAIN_HEIGHT = 24
-_CONTROLS = rb"\x7f|\xc2[\x80-\x9f]"
+# As UTF-8: DEL, the C1 controls, the characters that change the text direction, and kitty's placeholder of images.
+_CONTROLS = rb"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xaa-\xae]|\xe2\x81[\xa6-\xa9]|\xf4\x8e\xbb\xae"
 
 
 def print_json(value: Mapping[str, Any]) -> None:
@@ -27,8 +28,13 @@ def print_json(value: Mapping[str, Any]) -> None:
 
 
 def escape_controls(data: bytes) -> bytes:
-    """Escape DEL and the C1 controls in rendered JSON: they are valid there, but a terminal would obey them."""
-    return re.sub(_CONTROLS, lambda found: b"\\u%04x" % ord(found[0].decode()), data)
+    """Escape what `views.text.clean` makes visible: it is valid in rendered JSON, but a terminal would obey it."""
+    return re.sub(_CONTROLS, _escape, data)
+
+
+def _escape(found: re.Match[bytes]) -> bytes:
+    units = found[0].decode().encode("utf-16-be").hex()
+    return re.sub("(....)", r"\\u\1", units).encode()
 
 
 def print_bytes(pieces: Iterable[bytes]) -> None:

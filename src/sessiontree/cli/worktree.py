@@ -15,6 +15,7 @@ import msgspec
 
 from sessiontree.archive.client_worktrees import build_backup_snapshot, count_backups, iter_noted_worktrees
 from sessiontree.archive.saved_worktree import find_worktree, save_worktree, worktree_blobs
+from sessiontree.archive.tags import tagged_path
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
 from sessiontree.cli.library_options import add_root_option
@@ -106,6 +107,10 @@ def _restore(home: Home, options: Options) -> int | None:
     plan = plan_restore(saved, repository, detach=options.detach)
     if plan.changes and not plan.missing and not plan.conflicts and not options.yes and not options.dry_run:
         raise UsageError(_describe_changes(plan))
+    if plan.command and not options.yes and not options.dry_run and not _is_known_place(session, home, plan):
+        raise UsageError(
+            f"{plan.worktree.path}: only the session names this folder; nothing was created. --yes creates it there"
+        )
     restored = RestoredFiles() if options.dry_run else restore_worktree(plan, blobs, overwrite=options.yes)
     resume = _resume_command(session, saved.worktree.path)
     if options.json:
@@ -113,6 +118,21 @@ def _restore(home: Home, options: Options) -> int | None:
     else:
         _print_restoration(session, plan, restored, resume, options)
     return stderr.FAILED if restored.missing else None
+
+
+def _is_known_place(session: Session, home: Home, plan: WorktreePlan) -> bool:
+    """Whether a worktree was saved on this machine, or is in or next to its repository, as those of agents are.
+
+    Any other folder may be the choice of another person, such as one whose programs start when the user logs in.
+    """
+    tagged = home.tags.find(session.id, tagged_path(session)).worktree
+    if tagged is not None and tagged.path == plan.worktree.path:
+        return True
+    repository, path = os.path.realpath(plan.command[2]), os.path.realpath(plan.worktree.path)
+    if path.startswith(repository + os.sep):
+        return ".git" not in path[len(repository) :].lower().split(os.sep)
+    folder, name = os.path.split(path)
+    return folder == os.path.dirname(repository) and not name.startswith(".")
 
 
 def _describe_changes(plan: WorktreePlan) -> str:

@@ -73,7 +73,7 @@ class Library:
             for root in find_roots(self.environment, roots, self.home, self.cache)
             if root.folder == self.home or not only_home
         ]
-        self.projects = Projects(self.home if is_folder else None)
+        self.projects = Projects(self.home if is_folder else None, reads_folders=not only_home)
         self.scan = Scan()
         self._progress = progress
         self._all: list[Summary] | None = None

@@ -63,8 +63,12 @@ _decode = msgspec.json.Decoder(Project).decode
 class Projects:
     """Current and recorded projects of folders, for any thread."""
 
-    def __init__(self, home: str | None) -> None:
-        """`home` is the folder where they are recorded; None records nothing."""
+    def __init__(self, home: str | None, *, reads_folders: bool = True) -> None:
+        """`home` is the folder where they are recorded; None records nothing.
+
+        Without `reads_folders`, paths alone are compared: sessions of users of another machine name folders there.
+        """
+        self._reads_folders = reads_folders
         self._lock = threading.RLock()
         self._path = None if home is None else os.path.join(home, _FILE)
         self._memory: dict[str, list[Project]] | None = None
@@ -73,7 +77,9 @@ class Projects:
     def of(self, folder: str) -> Project:
         """The current project of a folder; records what is new about its repository."""
         found = self._find_today(folder)
-        return found if found is not None else Project(folder, os.path.realpath(folder))
+        if found is not None:
+            return found
+        return Project(folder, os.path.realpath(folder) if self._reads_folders else folder)
 
     def record(self, folders: Iterable[str]) -> None:
         """Record the projects of folders, so that they are known after the folders are gone."""
@@ -106,7 +112,7 @@ class Projects:
         return self._today[folder]
 
     def _read_file(self, folder: str) -> Project | None:
-        if not os.path.isabs(folder) or "\x00" in folder or not os.path.isdir(folder):
+        if not self._reads_folders or not os.path.isabs(folder) or "\x00" in folder or not os.path.isdir(folder):
             return None
         real = os.path.realpath(folder)
         repository = find_repository(real)
