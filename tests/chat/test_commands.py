@@ -250,6 +250,19 @@ def test_slash_diff_compares_two_branches_and_writes_nothing(place: Place) -> No
     assert begun.path.read_bytes() == before
 
 
+def test_slash_label_without_labels_tells_how_to_add_one(place: Place) -> None:
+    assert "no labels yet; /label TEXT labels this message" in Begun(place).chat("/label").out
+
+
+def test_a_question_with_one_choice_names_one_number(place: Place) -> None:
+    begun = Begun(place)
+    with begun.session() as session:
+        session.branch(at=begun.one).append("user", "another way")
+    said = begun.chat("/diff", "2", "").out
+    assert "[1, Enter to cancel]" in said
+    assert "type a number (1)" in said
+
+
 def test_slash_label_labels_this_message_or_another_and_lists_labels(place: Place) -> None:
     begun = Begun(place)
     done = begun.chat("/label the end", f"/label the question @{begun.first}", "/label")
@@ -296,7 +309,8 @@ def test_slash_compact_replaces_older_messages_with_a_summary(place: Place) -> N
 def test_slash_compact_reports_when_there_is_nothing_to_compact(place: Place) -> None:
     begun = Begun(place)
     before = begun.path.read_bytes()
-    assert "nothing to compact" in begun.chat("/compact").out
+    said = " ".join(begun.chat("/compact").out.split())
+    assert "nothing to compact: everything would be kept; keep fewer tokens" in said
     assert begun.path.read_bytes() == before
 
 

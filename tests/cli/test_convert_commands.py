@@ -201,6 +201,18 @@ def test_copies_are_listed_under_their_origin(run: Run, tmp_path: Path) -> None:
     assert "└ ⇄ convert me" in run("list", "--project", str(tmp_path)).out
 
 
+def test_damaged_records_of_copies_stop_no_command_and_are_replaced(run: Run, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with sessiontree.create(tmp_path, home=home) as origin:
+        origin.append("user", "convert me")
+    (home / "copies.json").write_text("{bad")
+    assert "convert me" in run("list", "--all").out
+    arguments = ("resume", origin.location, "--in", "claude", "--cwd", str(tmp_path), "--install")
+    first = run(*arguments)
+    assert first.code == 0, first.err
+    assert run(*arguments).out == first.out
+
+
 def test_a_title_still_names_the_session_after_it_was_copied_for_another_agent(run: Run, tmp_path: Path) -> None:
     with sessiontree.create(tmp_path, home=tmp_path / "home") as origin:
         origin.append("user", "convert me")

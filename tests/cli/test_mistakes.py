@@ -117,3 +117,10 @@ def test_a_session_without_requests_has_no_cost(run: Run, tmp_path: Path) -> Non
 
 def test_an_impossible_width_is_limited(run: Run, session: str) -> None:
     assert max(map(len, run("tree", session, width=99_999_999_999_999).lines)) < 20_000
+
+
+def test_info_shows_a_session_whose_tags_cannot_be_read(run: Run, session: str, tmp_path: Path) -> None:
+    (tmp_path / "home" / "marks.json").write_text("{bad")
+    ran = run("info", session)
+    assert (ran.code, "解析器" in ran.out) == (0, True)
+    assert "tags are not shown" in ran.err

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import sessiontree
+from sessiontree.library.roots import parse_roots
 from sessiontree.search import Hit, Index
 from tests.library.world import World
 from tests.search.builders import NEEDLES, QUERIES, SESSIONS, WITHOUT
@@ -144,3 +146,21 @@ def test_nothing_is_written_to_a_session(worlds: dict[str, World]) -> None:
         index.update(library.everything())
         list(library.search("needle*"))
     assert before == {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in world.home.rglob("*.jsonl")}
+
+
+def test_a_title_is_on_no_branch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sessiontree.library import Library
+
+    monkeypatch.setenv("SESSIONTREE_CACHE", str(tmp_path / "cache"))
+    with sessiontree.create(tmp_path, home=tmp_path / "home") as session:
+        first = session.append("user", "hello")
+        session.rename("about otters")
+        session.append("assistant", [{"type": "text", "text": "Hello."}])
+        session.move(first.id)
+        session.append("assistant", [{"type": "text", "text": "Hi."}])
+    path = tmp_path / "pi" / "--x--" / "copy.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"".join(sessiontree.convert(sessiontree.open(session.location), "pi", branch="all").lines))
+    with Library(tmp_path / "home", parse_roots([f"pi={tmp_path / 'pi'}"])) as library:
+        hits = [hit for hit in library.search("otters") if hit.session.agent == "pi"]
+        assert {hit.branch for hit in hits} == {"active"}

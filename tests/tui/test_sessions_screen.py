@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +100,56 @@ def test_text_inside_sessions_is_found_after_a_moment_and_the_hit_is_shown(runni
             await pilot.press(*"argparse")
             await until(pilot, lambda: FLAG in titles(pilot))
             assert "argparse" in shown(pilot)
+
+    asyncio.run(run())
+
+
+def test_tags_that_cannot_be_read_are_a_note_and_the_agents_own_are_shown(
+    running: Running, workbench: Workbench, home: Path
+) -> None:
+    (transcript,) = home.glob(".claude/projects/*/01a1c0de*.jsonl")
+    with transcript.open("a") as file:
+        file.write('{"type":"tag","tag":"wip","sessionId":"01a1c0de-5e55-7000-8000-000000000001"}\n')
+    marks = Path(workbench.home.tags.path)
+    marks.parent.mkdir(parents=True, exist_ok=True)
+    marks.write_text("{bad")
+
+    async def run() -> None:
+        async with running((160, 40)) as pilot:
+            await until(pilot, lambda: "tags are not shown" in text_of(pilot, "status"))
+            await until(pilot, lambda: "#wip" in shown(pilot))
+
+    asyncio.run(run())
+
+
+def test_converted_copies_are_below_their_origin(running: Running, workbench: Workbench, home: Path) -> None:
+    (origin,) = home.glob(".claude/projects/*/01a1c0de*.jsonl")
+    subprocess.run(
+        [sys.executable, "-m", "sessiontree", "resume", str(origin), "--in", "pi", "--install"],
+        check=True,
+        capture_output=True,
+    )
+
+    async def run() -> None:
+        async with running((160, 40)) as pilot:
+            await until(pilot, lambda: "└ ⇄ Fix the flaky login test" in shown(pilot))
+
+    asyncio.run(run())
+
+
+def test_text_is_searched_in_the_sessions_of_the_scope_only(running: Running, workbench: Workbench) -> None:
+    """Only a session of another project mentions argparse."""
+    assert {hit.session.title for hit in workbench.search("argparse")} == {FLAG}
+
+    async def run() -> None:
+        async with running((200, 40)) as pilot:
+            await pilot.press(*"batches")
+            await until(pilot, lambda: len(titles(pilot)) == 1)
+            await pilot.press("ctrl+u", *"argparse")
+            await pilot.pause(1)
+            await pilot.app.workers.wait_for_complete()
+            assert titles(pilot) == []
+            assert "0 sessions · this project (shop)" in text_of(pilot, "status")
 
     asyncio.run(run())
 

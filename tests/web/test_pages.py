@@ -305,3 +305,9 @@ def test_messages_that_the_agent_loses_are_shown_and_marked_on_request(
     assert ">question<" in page
     assert 'class="user recovered"' in known.get(f"{address(session)}/cards?start=0&recovered=1").text
     assert "recovered=1&amp;entry=" in known.get(f"{address(session)}/outline?recovered=1").text
+
+
+def test_the_list_is_shown_if_tags_cannot_be_read(known: Site, session: Session, library: Library) -> None:
+    Path(library.home, "marks.json").write_text("{bad")
+    until(lambda: "tags are not shown" in known.get("/rows").text)
+    assert "Two ways" in known.get("/rows").text

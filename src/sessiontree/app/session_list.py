@@ -77,8 +77,10 @@ def list_sessions(
     *,
     is_in_scope: Callable[[Summary], bool] | None = None,
     tags: Mapping[str, Sequence[str]] = _NO_TAGS,
+    copies: Mapping[str, str] | None = None,
+    problem: str = "",
 ) -> SessionList:
-    """Select and arrange sessions. `tags` are by reference."""
+    """Select and arrange sessions. `tags` are by reference, `copies` as in `Library`; `problem` becomes a note."""
     options = options or ListOptions()
     query = parse(options.query)
     everything = list(known)
@@ -98,12 +100,14 @@ def list_sessions(
     else:
         sessions.sort(key=_SORT_KEYS[options.sort], reverse=True)
     is_threaded = options.sort == "recent" and not scores and options.group == "none"
-    is_threaded = is_threaded and any(summary.forked_from for summary in sessions)  # arranging takes most of the time
-    members = build_threads(sessions) if is_threaded else [ThreadMember(summary) for summary in sessions]
+    is_threaded = is_threaded and (
+        bool(copies) or any(summary.forked_from for summary in sessions)
+    )  # arranging is slow
+    members = build_threads(sessions, copies) if is_threaded else [ThreadMember(summary) for summary in sessions]
     folded = _count_subagents(subagents, sessions)
     members = _with_unfolded(members, subagents, options.unfolded)
     rows = _group(members, options.group, tags)
-    return SessionList(rows, len(sessions), folded, tuple(query.notes))
+    return SessionList(rows, len(sessions), folded, (*query.notes, *([problem] if problem else [])))
 
 
 def _filter_facts(

@@ -18,6 +18,7 @@ from sessiontree import plugins
 from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.dialects.canonical import SessionMeta
 from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
+from sessiontree.errors import DamagedError
 from sessiontree.library.library import Library
 from sessiontree.library.roots import dialect_named
 from sessiontree.library.summary import Summary
@@ -44,6 +45,8 @@ class Workbench:
         """The clock that ages are counted from."""
         self._lock = threading.Lock()
         self._scope: dict[str, bool] = {}
+        self.problem = ""
+        """Why tags and pins could not be read the last time; empty if they could."""
 
     @functools.cached_property
     def home(self) -> Home:
@@ -72,24 +75,35 @@ class Workbench:
         return open_path(summary.ref, home=self.library.home, dialect=summary.agent, read_options=read_options)
 
     def read_tags(self) -> tuple[dict[str, tuple[str, ...]], frozenset[str]]:
-        """Tags by the reference of their session, and the references of pinned sessions."""
-        records = {(record.session, record.path): record for record in self.home.all_tags()}
+        """Tags by the reference of their session, and the references of pinned sessions.
+
+        Tags of the user come first, then those of the agent. See `problem` if the user's cannot be read.
+        """
+        try:
+            marked = self.home.all_tags()
+            self.problem = ""
+        except DamagedError as error:
+            marked = []
+            self.problem = f"tags are not shown: {error}"
+        records = {(record.session, record.path): record for record in marked}
         by_id: dict[str, list[Any]] = {}
         for record in records.values():
             by_id.setdefault(record.session, []).append(record)
         tags: dict[str, tuple[str, ...]] = {}
         pinned: set[str] = set()
-        for summary in self.library.snapshot().sessions if by_id else ():
+        for summary in self.library.snapshot().sessions:
             found = records.get((summary.id, summary.ref)) or next(iter(by_id.get(summary.id, ())), None)
-            if found is not None and found.tags:
-                tags[summary.ref] = found.tags
+            own = () if found is None else found.tags
+            if own or summary.tags:
+                tags[summary.ref] = tuple(dict.fromkeys((*own, *summary.tags)))
             if found is not None and found.pinned:
                 pinned.add(summary.ref)
         return tags, frozenset(pinned)
 
-    def search(self, query: str, limit: int = 60) -> list[Hit]:
-        """Search the text of all sessions; one hit for each session."""
-        return list(self.library.search(query, limit=limit, per_session=1))
+    def search(self, query: str, limit: int = 60, *, in_project: bool = False) -> list[Hit]:
+        """Search the text of all sessions, or of those in the project of the working folder; one hit for each."""
+        project = self.cwd if in_project else None
+        return list(self.library.search(query, limit=limit, per_session=1, project=project))
 
     def filter_values(self, sessions: Iterable[Summary], tags: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
         """The values that filters of a query can have, the most frequent first."""

@@ -11,7 +11,7 @@ from sessiontree.chat.event_printer import describe_call
 from sessiontree.chat.line_editor import Prompter, Reader
 from sessiontree.chat.styles import BOLD, CYAN, DIFF_STYLES, DIM
 from sessiontree.chat.terminal import Screen
-from sessiontree.views.text import clean, cut, one_line, plural
+from sessiontree.views.text import clean, cut, number_range, one_line, plural
 
 _LONGEST_PREVIEW = 80
 
@@ -80,13 +80,14 @@ def show_diff(screen: Screen, text: str) -> None:
 async def choose(screen: Screen, reader: Reader, rows: Sequence[str], question: str, hint: str = "") -> int | None:
     """The index of the row that the user chooses; None to cancel."""
     screen.lines(cut(f"{number:3} {row}", screen.width) for number, row in enumerate(rows, 1))
+    numbers = number_range(len(rows))
     while True:
-        answer = (await reader.ask_number(f"{question} [1-{len(rows)}, Enter to cancel]{hint}", rows)).strip()
+        answer = (await reader.ask_number(f"{question} [{numbers}, Enter to cancel]{hint}", rows)).strip()
         if not answer:
             return None
         if answer.isdecimal() and 1 <= int(answer) <= len(rows):
             return int(answer) - 1
-        screen.line(f"type a number from 1 to {len(rows)}")
+        screen.line(f"type a number ({numbers})")
 
 
 async def confirm(reader: Reader, question: str) -> bool:

@@ -21,6 +21,7 @@ from sessiontree.library.last_session import find_last_session
 from sessiontree.library.threads import ThreadMember
 from sessiontree.stores.repositories import home_folder
 from sessiontree.views.listing import draw_listing, short_ids
+from sessiontree.views.text import number_range
 
 if TYPE_CHECKING:
     from sessiontree.library.library import Library
@@ -83,10 +84,10 @@ def _choose(library: Library, cwd: str, *, everywhere: bool) -> Summary | None:
     if not sys.stdin.isatty():
         stderr.print_line("to go on with one of them: sessiontree chat --session ID")
         return None
-    stderr.print_line(f"Which one? [1-{len(found)}, Enter to cancel]")
+    stderr.print_line(f"Which one? [{number_range(len(found))}, Enter to cancel]")
     answer = sys.stdin.readline().strip()
     if not answer:
         return None
     if not answer.isdecimal() or not 1 <= int(answer) <= len(found):
-        raise UsageError(f"{answer!r}: expected a number from 1 to {len(found)}")
+        raise UsageError(f"{answer!r}: expected a number ({number_range(len(found))})")
     return found[int(answer) - 1]

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from sessiontree import plugins
 from sessiontree.archive.tags import TagFile, tagged_path
-from sessiontree.cli import output
+from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import add_dialect_option, open_session
 from sessiontree.core.usage import CostTotal
 from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.dialects.contract import Dialect
+from sessiontree.errors import DamagedError
 from sessiontree.library import counts
 from sessiontree.library.cache import Cache, cache_path
 from sessiontree.library.session_store import size_in_cache
@@ -45,7 +46,11 @@ def run(options: Options) -> None:
     short = short_id(session.id, known) if known.count(session.id) < 2 else str(session.ref)
     facts = {**describe_session(session), "shortId": short}
     repository = session.repository if session.ref.home else open_repository(home_folder(options.home))
-    own = TagFile(repository.documents).find(session.id, tagged_path(session)).tags
+    try:
+        own = TagFile(repository.documents).find(session.id, tagged_path(session)).tags
+    except DamagedError as error:
+        stderr.print_line(f"sessiontree: {error}; tags are not shown")
+        own = ()
     facts["tags"] = [*dict.fromkeys((*own, *facts["tags"]))]
     if options.json:
         output.print_json(facts)

@@ -283,7 +283,10 @@ def _plan_to_fit(
             strategy = REPLACE
         keep = min(keep // 2, most)
     if plan is None:
-        raise CompactionError(f"{session.location}: nothing to compact: everything would be kept")
+        raise CompactionError(
+            f"{session.location}: nothing to compact: everything would be kept; keep fewer tokens "
+            "(the setting compaction.keepRecentTokens, or --keep)"
+        )
     return plan
 
 

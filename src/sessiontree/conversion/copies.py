@@ -14,7 +14,6 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree.core.jsonio import parse_json, render_json
-from sessiontree.errors import DamagedError
 from sessiontree.stores.contract import DocumentStore
 
 if TYPE_CHECKING:
@@ -46,7 +45,10 @@ class CopyFile:
         self._documents = documents
 
     def read(self) -> list[Copy]:
-        """All records. `DamagedError` if the file cannot be parsed."""
+        """All records. A document that cannot be parsed counts as empty, and the next record replaces it.
+
+        What is lost is only that known copies are reused: sessions are converted again.
+        """
         return self._parse(self._documents.read(_DOCUMENT))
 
     def _parse(self, data: bytes | None) -> list[Copy]:
@@ -54,9 +56,8 @@ class CopyFile:
             return []
         try:
             return msgspec.convert(parse_json(data)["copies"], list[Copy])
-        except (ValueError, TypeError, LookupError) as error:
-            path = self._documents.location(_DOCUMENT)
-            raise DamagedError(f"{path}: cannot be parsed: {error}; remove it to start a new one") from None
+        except (ValueError, TypeError, LookupError):
+            return []
 
     def add(self, copy: Copy) -> None:
         """Record a copy; records of copies that do not exist anymore are removed."""

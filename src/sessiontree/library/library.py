@@ -286,6 +286,10 @@ class Library:
     @functools.cached_property
     def copies(self) -> dict[str, str]:
         """Converted copies of sessions: their reference, and that of their origin."""
+        return self.read_copies()
+
+    def read_copies(self) -> dict[str, str]:
+        """`copies` as they are now, for callers that stay open."""
         if is_repository(self.home):
             return {}
         from sessiontree.conversion.copies import CopyFile  # only listings need it

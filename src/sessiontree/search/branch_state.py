@@ -81,7 +81,7 @@ def read_branches(summary: Summary) -> BranchMap:
     first = next((position for position, node in enumerate(path) if sent[node]), 0)
     for node in path[first:]:
         active[node] = True
-    quiet = dialect.traits.passive_types
+    quiet = dialect.traits.passive_types | {"session_info"}  # a title is that of the session, on every branch
     abandoned, compacted = array("Q"), array("Q")
     for node, id in enumerate(ids):
         if active[node] or is_metadata_id(id) or (journal.types[node] in quiet and not before[node]):

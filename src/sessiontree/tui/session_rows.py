@@ -107,7 +107,7 @@ class SessionRows:
         summary = member.summary
         title = one_line(summary.title) or {"empty": "(empty)", "draft": "(draft)"}.get(summary.health, "(no title)")
         branch = "  " * (member.depth - 1) + ("└ " if member.depth else "")
-        kind = "⚙ " if summary.kind == "subagent" else ""
+        kind = "⚙ " if summary.kind == "subagent" else "⇄ " if member.relation == "copy" else ""
         folded = self.found.folded.get(summary.ref, 0)
         agents = f"  +{folded} ⚙" if folded else ""
         tags = "".join(f"  #{one_line(tag)}" for tag in self._tags.get(summary.ref, ()))
@@ -159,7 +159,7 @@ class SessionRows:
 
         now = self._now
         found = (
-            _Column("project", 12, lambda summary: one_line(summary.cwd.rpartition("/")[2]), 2, right=False),
+            _Column("project", 12, lambda summary: one_line(summary.cwd.rpartition("/")[2]) or "?", 2, right=False),
             _Column("age", 4, lambda summary: age(summary.recency, now), 0),
             _Column("msgs", 5, lambda summary: counted(summary, summary.messages), 3),
             _Column("br", 4, lambda summary: counted(summary, summary.branches) if summary.branches > 1 else "", 4),

@@ -88,7 +88,7 @@ _SCREEN_KEYS = (
 )
 _ABOUT = """Type to filter by title, project and git branch. Letters may be scattered: flklog finds "flaky login".
 Filters in the same box: agent:claude dir:api since:2d tag:wip is:error; Tab completes them.
-After a moment the text of all sessions is searched, too; the hit is shown after the title."""
+After a moment their text is searched, too; the hit is shown after the title."""
 
 
 _MOVES = {"down": 1, "pagedown": 10, "up": -1, "pageup": -10}
@@ -146,6 +146,7 @@ class SessionsScreen(ActionScreen[None]):
         self._known: tuple[Summary, ...] = ()
         self._tags: Mapping[str, Sequence[str]] = {}
         self._pinned: frozenset[str] = frozenset()
+        self._copies: Mapping[str, str] = {}
         self._hits: list[Hit] = []
         self._search_timer: Any = None
         self._is_scanning = True
@@ -182,7 +183,14 @@ class SessionsScreen(ActionScreen[None]):
         line_list = self.query_one("#list", LineList)
         selected = keep or (self.selected.ref if self.selected is not None else None)
         in_scope = None if self._is_everywhere else self._is_in_project
-        found = list_sessions(self._known, self._options, is_in_scope=in_scope, tags=self._tags)
+        found = list_sessions(
+            self._known,
+            self._options,
+            is_in_scope=in_scope,
+            tags=self._tags,
+            copies=self._copies,
+            problem=self.app.workbench.problem,
+        )
         snippets = {hit.session.ref: _snippet_text(hit) for hit in reversed(self._hits)}
         if self._hits:
             found = with_hits(found, [hit.session for hit in self._hits])
@@ -253,15 +261,17 @@ class SessionsScreen(ActionScreen[None]):
         self._known, self._is_scanning, self._error = sessions, is_scanning, error
         if not self._is_everywhere and not any(map(self._is_in_project, sessions)):
             self._is_everywhere = True
+        if not is_scanning:
+            self._load_tags()  # sessions that were found meanwhile may have some
         self._show()
 
     @work(thread=True, exclusive=True, group="tags")
     def _load_tags(self) -> None:
         tags, pinned = self.app.workbench.read_tags()
-        self.app.call_from_thread(self._set_tags, tags, pinned)
+        self.app.call_from_thread(self._set_tags, tags, pinned, self.app.workbench.library.read_copies())
 
-    def _set_tags(self, tags: Mapping[str, Sequence[str]], pinned: frozenset[str]) -> None:
-        self._tags, self._pinned = tags, pinned
+    def _set_tags(self, tags: Mapping[str, Sequence[str]], pinned: frozenset[str], copies: Mapping[str, str]) -> None:
+        self._tags, self._pinned, self._copies = tags, pinned, copies
         self._show()
 
     @on(Input.Changed, "#box")
@@ -278,7 +288,7 @@ class SessionsScreen(ActionScreen[None]):
     @work(thread=True, exclusive=True, group="search")
     def _search(self, text: str) -> None:
         worker: Worker[None] = get_current_worker()
-        hits = self.app.workbench.search(text, limit=_MAX_HITS)
+        hits = self.app.workbench.search(text, limit=_MAX_HITS, in_project=not self._is_everywhere)
         if not worker.is_cancelled:
             self.app.call_from_thread(self._set_hits, text, hits)
 
@@ -406,7 +416,7 @@ class SessionsScreen(ActionScreen[None]):
 
     def action_tag(self) -> None:
         def ask(summary: Summary) -> None:
-            before = tuple(self._tags.get(summary.ref, ()))
+            before = tuple(tag for tag in self._tags.get(summary.ref, ()) if tag not in summary.tags)
 
             def change(text: str | None) -> None:
                 if text is not None:

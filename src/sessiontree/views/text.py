@@ -180,6 +180,11 @@ def plural(number: int, singular: str, plural: str | None = None) -> str:
     return f"{number:,} {singular if number == 1 else plural or f'{singular}s'}"
 
 
+def number_range(last: int) -> str:
+    """The numbers that can be chosen: "1", "1-9"."""
+    return "1" if last == 1 else f"1-{last}"
+
+
 def human_size(size: int) -> str:
     """A number of bytes with a unit, to two or three digits."""
     if size < 1000:

@@ -108,7 +108,8 @@ class ListPages:
         if kept is not None and all(one is other for one, other in zip(kept.basis, basis, strict=True)):
             found = kept.found
         else:
-            found = list_sessions(sessions, options, tags=tags)
+            copies = site.workbench.library.read_copies()
+            found = list_sessions(sessions, options, tags=tags, copies=copies, problem=site.workbench.problem)
             with self._lock:
                 self._arranged = {**dict(list(self._arranged.items())[-7:]), key: _Arranged(basis, found)}
         if not options.query or not needs_full_text(parse(options.query)):

@@ -149,6 +149,8 @@ async def label(chat: BaseChat, rest: str) -> None:
     controller = chat.controller
     if not rest:
         labels = controller.session.labels.items()
+        if not labels:
+            chat.screen.line("· no labels yet; /label TEXT labels this message", DIM)
         chat.screen.lines(f"{short_entry_id(id)}  {one_line(label)}" for id, label in labels)
         return
     text, _, entry = rest.rpartition("@") if " @" in rest else (rest, "", "")
