@@ -178,3 +178,43 @@ def test_qwen_code_gets_no_answer_without_content_because_it_would_drop_those_ne
     assert answers == [[{"text": "Hi."}]]
     assert sent(copy) == ["Hello", "Hi."]
     check_comes_back(source, copy)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_edit_of_a_message_that_is_never_sent_does_not_make_it_sent(target: str, tmp_path: Path) -> None:
+    plan = {"type": "custom_message", "customType": "vibe-mode-context", "content": "the plan", "display": True}
+    source = sessiontree.create(cwd="/src/project", in_memory=True)
+    source.append("user", "Hello")
+    unsent = source.append(plan)
+    source.append({"type": "context_edit", "targetId": unsent.id, "replacement": {"content": "another plan"}})
+    source.append(assistant(text("Hi.")))
+    source = opened(b"".join(sessiontree.convert(source, "omp").lines), "omp")
+    assert sent(source) == ["Hello", "Hi."]
+    assert sent(installed(source, target, tmp_path)) == ["Hello", "Hi."]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_second_compaction_may_keep_messages_from_before_the_first_one(target: str, tmp_path: Path) -> None:
+    source = sessiontree.create(cwd="/src/project", in_memory=True)
+    first = source.append("user", "One")
+    second = source.append(assistant(text("Two")))
+    for kept, summary in ((second, "The first summary."), (first, "The second summary.")):
+        source.append({"type": "compaction", "summary": summary, "firstKeptEntryId": kept.id, "tokensBefore": 1})
+    source.append(assistant(text("Three")))
+    source = opened(b"".join(sessiontree.convert(source, "pi").lines), "pi")
+    copy = installed(source, target, tmp_path)
+    assert [words for words in ("One", "Two", "Three") if words in sent(copy)] == ["One", "Two", "Three"]
+    assert "The second summary." in " ".join(sent(copy))
+    assert "The first summary." not in " ".join(sent(copy))
+    check_comes_back(source, copy)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_summary_comes_back_without_the_words_of_another_agent(target: str, tmp_path: Path) -> None:
+    source = session_of(
+        {"role": "user", "content": "Before"},
+        {"type": "compaction", "summary": "What came before.", "tokensBefore": 1},
+        {"role": "user", "content": "Hello"},
+        assistant(text("Hi.")),
+    )
+    check_comes_back(source, installed(source, target, tmp_path))

@@ -69,6 +69,7 @@ def is_left_out(entry: CanonicalEntry) -> bool:
 
 def leave_out(entry: CanonicalEntry) -> CanonicalEntry:
     """Return an entry that no client sends, with the original as passthrough data."""
+    entry = with_original_content(entry)
     carried = {name: value for name, value in entry.fields.items() if name == PASSTHROUGH}
     left_out = msgspec.structs.replace(entry, kind="custom", fields={"customType": LEFT_OUT, **carried})
     return _with_original_kept(left_out, entry)

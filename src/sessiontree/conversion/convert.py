@@ -278,7 +278,9 @@ class _Conversion:
         if entry.kind == "label":
             self._labeled.add(str(entry.fields.get("targetId")))
         sent, unsent_notes = self._unsent.apply(entry)
-        edited, edit_notes = self._edits.apply(sent)
+        # An edit changes nothing about a message that is not sent.
+        is_unsent = sent is not entry and is_left_out(sent)
+        edited, edit_notes = (sent, ()) if is_unsent else self._edits.apply(sent)
         encoded = self._encode_mapped(with_original_tools(edited), parent)
         self._track_id(entry, encoded.id)
         self._report.count(entry)

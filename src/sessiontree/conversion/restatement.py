@@ -44,7 +44,7 @@ from sessiontree.dialects.contract import Dialect
 from sessiontree.dialects.passthrough import PASSTHROUGH, RESTATED
 from sessiontree.providers.templates import NO_OUTPUT, stray_result_text
 from sessiontree.providers.tool_calls import match_results
-from sessiontree.providers.turns import ResultsTurn, UserTurn, to_turn
+from sessiontree.providers.turns import AssistantTurn, ResultsTurn, UserTurn, to_turn
 
 RESTATED_NOTE = LossNote(
     "changed", "contexts", "the client would send them differently, so their messages are repeated after a reset"
@@ -217,7 +217,8 @@ def _find_recorded(context: Context, entries: Entries) -> dict[int, _Recorded]:
             continue
         if entry.id not in first:
             found[at] = first[entry.id] = _Recorded(entry, parts)
-        elif entry.kind == "message":
+        elif entry.kind == "message" or (isinstance(message, Assistant) and not first[entry.id].is_complete):
+            # In OpenCode, the summary is the answer to a question.
             found[at] = _Recorded(entry, None)
         else:  # a message that a compaction kept and repeats, not its summary
             continue
@@ -227,7 +228,7 @@ def _find_recorded(context: Context, entries: Entries) -> dict[int, _Recorded]:
 
 def _sent_text(message: Message) -> str:
     turn = to_turn(message, [])
-    blocks = turn.blocks if isinstance(turn, UserTurn) else ()
+    blocks = turn.blocks if isinstance(turn, UserTurn | AssistantTurn) else ()
     return "".join(f" {_folded(block.text)}" for block in blocks if isinstance(block, Text))
 
 

@@ -16,11 +16,18 @@ if TYPE_CHECKING:
 _DEFAULT_DAYS = 30
 
 
+ANSWER_TO_SUMMARY = "Got it. Thanks for the additional context!"
+"""The answer that the client has directly after a summary."""
+
+
 class GeminiClient(Client):
     name = "Gemini CLI"
     compaction_strategy = "segment"
     hides_system_messages = False
     allows_flat_root = False
+
+    def inserts(self, role: str, text: str) -> bool:
+        return role == "assistant" and text == ANSWER_TO_SUMMARY
 
     @property
     def texts(self) -> TextReader:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sessiontree.dialects.canonical import CanonicalEntry, LossNote, SessionMeta
+from sessiontree.dialects.gemini.client import ANSWER_TO_SUMMARY
 from sessiontree.dialects.gemini.content import COMMANDS, UNANSWERED
 from sessiontree.dialects.gemini.entries import decode_fields
 from sessiontree.dialects.gemini.ids import derived_id, is_uuid, session_id
@@ -14,7 +15,6 @@ from sessiontree.dialects.gemini.records import CONTEXT_MARKS, SNAPSHOT
 from sessiontree.dialects.grouped_results import Answer, Built, GroupedEncoder, content_blocks, is_call, result_text
 from sessiontree.dialects.passthrough import PASSTHROUGH
 
-ANSWER_TO_SUMMARY = "Got it. Thanks for the additional context!"
 _NOT_ANSWERED = "[No result was recorded for this call.]"
 _MASK = "\u200b"
 """Before a text that Gemini CLI would take for a command, so that it sends it."""

@@ -181,7 +181,9 @@ class _Reading:
                 rest[0] if rest and rest[0] not in known and self.records[rest[0]].get("type") == "gemini" else None
             )
             kept = rest[1:] if answer is not None else rest
-            if kept == before[len(before) - len(kept) :]:
+            # After two compactions, a session that we wrote may keep messages that were no longer in the list.
+            is_ours = PASSTHROUGH in record and known.issuperset(kept)
+            if is_ours or kept == before[len(before) - len(kept) :]:
                 self.compactions[id] = _Compaction(before, kept, answer)
             return
 
@@ -195,7 +197,10 @@ class _Reading:
                 while above is not None and (above in answers or not is_conversation(self.records[above])):
                     above = self.first_before[above]
                 found[id] = above
-        for current in (*(compaction.before for compaction in self.compactions.values()), self.list):
+        ends: dict[str | None, str | None] = {}
+        """By compaction: the last message before it, which need not be the last one of the list."""
+        lists = [*((id, compaction.before) for id, compaction in self.compactions.items()), (None, self.list)]
+        for end, current in lists:
             previous: str | None = None
             kept: set[str] = set()
             for id in current:
@@ -204,9 +209,10 @@ class _Reading:
                 compaction = self.compactions.get(id)
                 if compaction is not None:
                     kept = set(compaction.kept)
-                    previous = compaction.before[-1] if compaction.before else None
+                    previous = ends.get(id)
                 found[id] = previous
                 previous = id
+            ends[end] = previous
         return found
 
     def iter_lines(self) -> Iterator[bytes]:
@@ -356,6 +362,8 @@ def _checkpoint(history: list[Any]) -> dict[str, Any]:
 def _iter_records(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     """Records that give the messages of these lines, with an instruction where one does not follow the one before."""
     current: list[dict[str, Any]] = []
+    branch: list[dict[str, Any]] = []
+    """The messages of the branch, also those that a compaction removed from the list."""
     leaf: object = ""
     for line in lines:
         try:
@@ -378,15 +386,17 @@ def _iter_records(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
             if end < len(current):
                 yield {"$rewindTo": ids[end]}
                 del current[end:]
+                branch = [*current]
         compaction = record.get("compaction")
         if isinstance(compaction, dict):
-            ids = [one["id"] for one in current]
-            kept = current[ids.index(compaction["kept"]) :] if compaction.get("kept") in ids else []
+            ids = [one["id"] for one in branch]
+            kept = branch[ids.index(compaction["kept"]) :] if compaction.get("kept") in ids else []
             answer = compaction.get("answer")
             current = [bare, *([answer] if isinstance(answer, dict) else []), *kept]
             yield {"$set": {"messages": current}}
             continue
         current.append(bare)
+        branch.append(bare)
         yield bare
     ids = [one["id"] for one in current]
     if leaf is None and ids:

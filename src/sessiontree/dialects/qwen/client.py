@@ -11,12 +11,19 @@ if TYPE_CHECKING:
     from sessiontree.dialects.tool_table import ToolTable
 
 
+ANSWER_TO_SUMMARY = "Got it. Thanks for the additional context!"
+"""The answer that the client has directly after a summary."""
+
+
 class QwenClient(Client):
     name = "Qwen Code"
     encodes_resets = True
     compaction_strategy = "replace"
     snapshot_types = frozenset({"qwen:attribution_snapshot"})
     allows_flat_root = False
+
+    def inserts(self, role: str, text: str) -> bool:
+        return role == "assistant" and text == ANSWER_TO_SUMMARY
 
     @property
     def texts(self) -> TextReader:
