@@ -15,7 +15,7 @@ import sessiontree
 from acceptance.comparison import both_lines, differences, drops_open_calls
 from sessiontree import Session
 from sessiontree.compaction import undo
-from sessiontree.core.messages import Message
+from sessiontree.core.messages import Assistant, Message, ToolResult, tool_calls
 from sessiontree.errors import SessionTreeError
 from sessiontree.providers import render
 
@@ -95,6 +95,11 @@ def _preserved(session: Session, id: str) -> list[str]:
     return [line for line in listed if isinstance(line, str)]
 
 
+def _anchor(session: Session, id: str) -> str | None:
+    anchor: str | None = session.fields(id).get("compactMetadata", {}).get("preservedMessages", {}).get("anchorUuid")
+    return anchor
+
+
 def _place(session: Session, line: tuple[Message, str]) -> int:
     return session.ids.index(line[1])
 
@@ -153,6 +158,11 @@ def _parent(session: Session, id: str) -> str | None:
     parent = session.parent(id)
     while parent is not None and session.type_of(parent) == "progress":
         parent = session.parent(parent)
+    for boundary in _boundaries(session)[-1:]:
+        # The lines that it preserves are between its anchor and what follows that.
+        anchor, preserved = _anchor(session, boundary), _preserved(session, boundary)
+        if preserved and parent == anchor and id not in preserved:
+            return preserved[-1]
     return parent
 
 
@@ -166,7 +176,8 @@ def _children(session: Session, id: str) -> set[str]:
 
 
 def _is_possible_leaf(session: Session, id: str) -> bool:
-    return session.type_of(id) == "message" and session.fields(id).get("isSidechain") is not True
+    fields = session.fields(id)
+    return session.type_of(id) == "message" and "uuid" in fields and fields.get("isSidechain") is not True
 
 
 def _boundaries(session: Session) -> list[str]:
@@ -189,7 +200,11 @@ def _compact(rng: random.Random, session: Session, text: str) -> list[Message] |
     fields = {"summary": text, "firstKeptEntryId": messages[first][2], "tokensBefore": 10}
     session.append({"type": "compaction", **fields})
     summary = [message for message in session.context().messages if text in str(message)]
-    return [*summary[:1], *(message for message, old, _ in messages[first:] if not old)]
+    kept = [message for message, old, _ in messages[first:] if not old]
+    # A result can follow a later prompt than its call. It is lost with the call.
+    calls = {call.id for message in kept if isinstance(message, Assistant) for call in tool_calls(message)}
+    lost = [message for message in kept if isinstance(message, ToolResult) and message.tool_call_id not in calls]
+    return [*summary[:1], *(message for message in kept if message not in lost)]
 
 
 def _check(path: Path, intended: Sequence[Message], operation: str) -> None:

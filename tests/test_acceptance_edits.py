@@ -20,6 +20,11 @@ CONFIRMED = {
     5151113: "a branch drops an open call that separated other calls from their results",
     855510839: "a command in a response stays, because what followed it was repeated elsewhere",
     424227: "a command after the result of one of several calls stays when another call has no result",
+    20000215: "a command follows another one after lines that were preserved: it stays",
+    20004864: "a compaction cuts between a call and its result",
+    20017011: "a line without a uuid is not continued",
+    5153341: "a move to a response that a cycle puts before its own prompts",
+    20006671: "early results of a response with a note between its shards",
 }
 """Seeds of transcripts whose history after the changes was confirmed with the client."""
 

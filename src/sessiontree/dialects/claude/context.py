@@ -138,7 +138,7 @@ class _Plan(Struct):
 def _plan_messages(chain: Chain, path: Path, read_options: ReadOptions) -> _Plan:
     draft = _Draft(chain, path, frozenset())
     if draft.strays:  # few paths have any
-        path = Path(move_early_results(chain, path.nodes), path.preserved, path.unsent)
+        path = Path(move_early_results(chain, path.nodes, path.moved), path.preserved, path.unsent)
         draft = _Draft(chain, path, frozenset())
     if not read_options.recovered and draft.plan.tools.keys() - draft.answered:
         unsent: Collection[int] | None = path.unsent

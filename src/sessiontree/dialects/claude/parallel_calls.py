@@ -113,46 +113,30 @@ def insert_parallel_lines(chain: Chain, path: Sequence[int], eligible: LoadedLin
     return search.join(responses) if responses else GatheredPath(list(path))
 
 
-def move_early_results(chain: Chain, path: Sequence[int]) -> list[int]:
+def move_early_results(chain: Chain, path: Sequence[int], moved: Container[int]) -> list[int]:
     """Return a path on which results that precede the shard with their call follow it, if no prompt is between them.
 
     A repeated line or a bridged parent can put a result there. A shard that was moved to its response past other lines
-    gets none: the client loses that result.
+    gets none: the client moves results first, and then that result does not follow its response.
     """
     early: dict[str, int] = {}
     """The results since the last prompt, by call."""
     after: dict[int, list[int]] = {}
-    for at, node in enumerate(path):
+    for node in path:
         if chain.types[node] != "message":
             continue
         summary = chain.summary(node)
         if summary.is_assistant:
             found = dict.fromkeys(early.pop(call) for call in summary.calls if call in early)
-            if found and not _is_moved(chain, path, at):
+            if found and node not in moved:
                 after[node] = list(found)
         elif summary.results:
             for call in summary.results:
                 early.setdefault(call, node)
         elif summary.is_message:
             early.clear()
-    moved = {node for nodes in after.values() for node in nodes}
-    return [line for node in path if node not in moved for line in (node, *after.get(node, ()))]
-
-
-def _is_moved(chain: Chain, path: Sequence[int], at: int) -> bool:
-    """Whether what a shard's response follows, a prompt or another response, comes after the shard on a path."""
-    response = chain.summary(path[at]).response
-    shards = (chain.summary(node) for node in path if chain.types[node] == "message")
-    calls = {call for shard in shards if shard.response == response for call in shard.calls}
-    parent = parent_of(chain, path[at], {})
-    passed: set[int] = set()
-    while parent is not None and parent not in passed:
-        summary = chain.summary(parent)
-        if summary.response != response and calls.isdisjoint(summary.results):
-            break
-        passed.add(parent)
-        parent = parent_of(chain, parent, {})
-    return parent is not None and parent not in passed and parent in path[at:]
+    results = {node for nodes in after.values() for node in nodes}
+    return [line for node in path if node not in results for line in (node, *after.get(node, ()))]
 
 
 class _ParallelLines:

@@ -53,6 +53,8 @@ class Path(Struct, frozen=True):
     preserved: frozenset[int] = frozenset()
     unsent: frozenset[int] | None = None
     """The lines that are not sent because of open calls; None if the order of `nodes` decides that."""
+    moved: frozenset[int] = frozenset()
+    """The shards that were moved to their response past other lines (see `shard_order`)."""
 
 
 def find_path(chain: Chain, leaf: int | None, read_options: ReadOptions) -> Path:
@@ -115,7 +117,7 @@ def _with_parallel_lines(
     if read_options.snips:
         removed = chain.once(_snipped_ids)
         nodes = [node for node in nodes if chain.tree.ids[node] not in removed]
-    return Path(nodes, preserved, ordered.unsent)
+    return Path(nodes, preserved, ordered.unsent, ordered.moved)
 
 
 def _split_trailing_lines(chain: Chain, nodes: list[int], loaded: LoadedLines) -> tuple[list[int], list[int]]:
@@ -215,7 +217,7 @@ def _find_client_leaf(chain: Chain) -> int | None:
         return candidate
     # A boundary or a note without a user or assistant line above it is never current, but here it is the last line.
     latest = next((node for node in chain.iter_links_before(len(chain)) if _is_loaded_leaf(chain, loaded, node)), last)
-    followed = candidate if latest == last else latest
+    followed = latest if latest > last else candidate
     if (last > pin or not is_explicit) and _is_on_pinned_branch(chain, loaded, followed, pinned):
         return candidate
     return pinned
@@ -249,9 +251,10 @@ def _find_last_line(chain: Chain, loaded: LoadedLines) -> int | None:
         if not _is_loaded_leaf(chain, loaded, node):
             continue
         # A branch without a user or assistant line is the current one only if there is no other. This is why a boundary
-        # with nothing after it compacts nothing.
-        if chain.types[node] != "compaction" and has_turn(chain, loaded, node):
-            return node
+        # with nothing after it compacts nothing. Next to preserved lines, one that names a parent is at that parent.
+        is_possible = chain.types[node] != "compaction" or bool(loaded.preserved)
+        if is_possible and (turn := _find_turn(chain, loaded, node)) is not None:
+            return node if chain.types[node] != "compaction" else turn
         if fallback is None:
             fallback = node
     return fallback

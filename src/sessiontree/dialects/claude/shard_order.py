@@ -31,35 +31,43 @@ class SentOrder(Struct, frozen=True):
     nodes: list[int]
     unsent: frozenset[int] | None = None
     """The lines that are not sent because of open calls; None if the order of `nodes` decides that."""
+    moved: frozenset[int] = frozenset()
+    """The shards that were moved past other answers, or past texts of the user."""
 
 
 def order_shards(chain: Chain, nodes: list[int], spans: Sequence[ShardSpan], *, recovered: bool) -> SentOrder:
     """Put the shards of each response together, where lines that are sent separate them."""
-    ordered = _join_spans(chain, nodes, spans, frozenset())
+    joined = _join_spans(chain, nodes, spans, frozenset())
     # Nearly all calls have a result near them, so that the whole path is searched only for a few sessions.
     parts = (nodes[span.start : span.end] for span in spans)
-    if ordered == nodes and not any(find_lines_with_open_calls(chain, part) for part in parts):
-        return SentOrder(nodes)
+    if joined.nodes == nodes and not any(find_lines_with_open_calls(chain, part) for part in parts):
+        return joined
     open_lines = set() if recovered else find_lines_with_open_calls(chain, nodes)
-    unsent = frozenset(find_unsent_lines(chain, nodes, open_lines, ordered))
-    return SentOrder(_join_spans(chain, nodes, spans, unsent) if unsent else ordered, unsent)
+    unsent = frozenset(find_unsent_lines(chain, nodes, open_lines, joined.nodes))
+    joined = _join_spans(chain, nodes, spans, unsent) if unsent else joined
+    return SentOrder(joined.nodes, unsent, joined.moved)
 
 
-def _join_spans(chain: Chain, nodes: list[int], spans: Sequence[ShardSpan], unsent: Container[int]) -> list[int]:
-    ordered: list[int] = []
+def _join_spans(chain: Chain, nodes: list[int], spans: Sequence[ShardSpan], unsent: Container[int]) -> SentOrder:
+    joined: list[int] = []
+    moved: set[int] = set()
     done = 0
     for span in spans:
-        ordered += nodes[done : span.start]
-        ordered += _join_shards(chain, nodes[span.start : span.end], span.shards, unsent)
+        joined += nodes[done : span.start]
+        joined += _join_shards(chain, nodes[span.start : span.end], span.shards, unsent, moved)
         done = span.end
-    return [*ordered, *nodes[done:]]
+    return SentOrder([*joined, *nodes[done:]], None, frozenset(moved))
 
 
-def _join_shards(chain: Chain, nodes: Sequence[int], shards: dict[int, int], unsent: Container[int]) -> Iterator[int]:
+def _join_shards(
+    chain: Chain, nodes: Sequence[int], shards: dict[int, int], unsent: Container[int], moved: set[int]
+) -> Iterator[int]:
     types = chain.types
     answers: list[list[int]] = []
-    reached: dict[int | str, list[int]] = {}
-    """The answers that the next shards can be moved to, by response."""
+    reached: dict[int | str, tuple[list[int], int]] = {}
+    """The answers that the next shards can be moved to, by response, and the number of `others` at the time."""
+    others = 0
+    """Number of answers and texts so far."""
     has_text = has_results = False
     """What the user's turn has, after the last answer that was not moved."""
     for node in nodes:
@@ -70,16 +78,21 @@ def _join_shards(chain: Chain, nodes: Sequence[int], shards: dict[int, int], uns
                 reached.clear()
             response = shards[node] if node in shards else chain.summary(node).response
             if response in reached:
-                reached[response].append(node)
+                answer, before = reached[response]
+                answer.append(node)
+                if others > before:
+                    moved.add(node)
                 continue
             has_text = has_results = False
+            others += 1
             answers.append([node])
             if response != "":
-                reached[response] = answers[-1]
+                reached[response] = (answers[-1], others)
         else:
             answers.append([node])
-            if not has_results and types[node] == "message":
-                has_results = bool(chain.summary(node).results)
-                # Asked only for the few lines before the results, because it may read the line.
-                has_text = has_text or (not has_results and not is_attachment(chain, node))
+            if types[node] != "message" or chain.summary(node).results:
+                has_results = has_results or types[node] == "message"
+            elif not is_attachment(chain, node):
+                has_text = True
+                others += 1
     return (node for answer in answers for node in answer)

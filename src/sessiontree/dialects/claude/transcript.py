@@ -156,8 +156,8 @@ class Transcript:
                 f"`sessiontree fork SESSION --at {target}` copies that branch into a new session"
             )
         lines = [] if target is None else self.build_unpreserving_lines(entry, target)
-        if lines and target is not None and self.state.is_boundary(target):
-            target = lines[0]["compactMetadata"]["preservedMessages"]["uuids"][-1]
+        if lines and target is not None:
+            target = self.state.find_pinned(target, lines[0]["compactMetadata"]["preservedMessages"]["uuids"])
         if self.state.has_chain and not self.state.has_turn(target):
             lines += self.build_empty_answer(entry, target)
             target = lines[-1]["uuid"]

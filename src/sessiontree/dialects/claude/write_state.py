@@ -5,7 +5,7 @@ A parent is always the last line of an entry, the one that children name as thei
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
 from msgspec import Struct
@@ -129,10 +129,15 @@ class WriteState:
 
     # Positions
 
-    def is_boundary(self, line: str) -> bool:
-        """Whether a line of the file is a compaction boundary."""
-        node = None if self._lines is None else self._lines.tree.node_of.get(line)
-        return self._lines is not None and node is not None and self._lines.types[node] == "compaction"
+    def find_pinned(self, target: str, context: Sequence[str]) -> str:
+        """Return the line to pin so that the client sends a context of lines of the file: its target, or its end."""
+        # A boundary is not part of the context. In a cycle of parents, the response of the target can precede prompts.
+        if self._lines is None or target not in context:
+            return context[-1]
+        chain = Chain(self._lines)
+        later = [self._lines.tree.node_of[line] for line in context[context.index(target) + 1 :]]
+        is_inside = any(chain.summary(node).is_prompt and not is_note(chain, node) for node in later)
+        return context[-1] if is_inside else target
 
     def can_be_current(self, line: str) -> bool:
         """Whether a line of the file is one that the client can continue: not a sub-agent's, not a metadata line."""
