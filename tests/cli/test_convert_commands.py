@@ -211,6 +211,7 @@ def test_damaged_records_of_copies_stop_no_command_and_are_replaced(run: Run, tm
     first = run(*arguments)
     assert first.code == 0, first.err
     assert run(*arguments).out == first.out
+    assert (home / "copies.json.damaged").read_text() == "{bad"
 
 
 def test_a_title_still_names_the_session_after_it_was_copied_for_another_agent(run: Run, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sessiontree.session.session import Session  # listings read the document and open no session
 
 _DOCUMENT = "copies.json"
+_DAMAGED = "copies.json.damaged"
 
 
 class Copy(Struct, frozen=True):
@@ -45,25 +46,20 @@ class CopyFile:
         self._documents = documents
 
     def read(self) -> list[Copy]:
-        """All records. A document that cannot be parsed counts as empty, and the next record replaces it.
-
-        What is lost is only that known copies are reused: sessions are converted again.
-        """
-        return self._parse(self._documents.read(_DOCUMENT))
-
-    def _parse(self, data: bytes | None) -> list[Copy]:
-        if data is None:
-            return []
-        try:
-            return msgspec.convert(parse_json(data)["copies"], list[Copy])
-        except (ValueError, TypeError, LookupError):
-            return []
+        """All records. A document that cannot be parsed counts as empty: sessions are only converted again."""
+        return _parse(self._documents.read(_DOCUMENT)) or []
 
     def add(self, copy: Copy) -> None:
-        """Record a copy; records of copies that do not exist anymore are removed."""
+        """Record a copy; records of copies that do not exist anymore are removed.
+
+        A document that cannot be parsed is kept beside the new one.
+        """
 
         def update(data: bytes | None) -> bytes:
-            kept = [other for other in self._parse(data) if other.path != copy.path and os.path.lexists(other.path)]
+            known = _parse(data)
+            if known is None:
+                self._documents.update(_DAMAGED, lambda _: data)
+            kept = [other for other in known or () if other.path != copy.path and os.path.lexists(other.path)]
             return render_json({"version": 1, "copies": msgspec.to_builtins([*kept, copy])}) + b"\n"
 
         self._documents.update(_DOCUMENT, update)
@@ -75,6 +71,16 @@ class CopyFile:
             found = (copy.origin, copy.size, copy.leaf, copy.agent, copy.cwd)
             if found == wanted and os.path.lexists(copy.path):
                 return copy
+        return None
+
+
+def _parse(data: bytes | None) -> list[Copy] | None:
+    """The records in a document; None if it cannot be parsed."""
+    if data is None:
+        return []
+    try:
+        return msgspec.convert(parse_json(data)["copies"], list[Copy])
+    except (ValueError, TypeError, LookupError):
         return None
 
 
