@@ -153,6 +153,22 @@ def test_a_command_that_sets_the_clock_is_asked_about(tmp_path: Path) -> None:
     assert find_read_paths("date -u +%F", Workspace(tmp_path)) == ()
 
 
+def test_a_command_has_no_variable_with_a_secret(tmp_path: Path) -> None:
+    password = "correct-horse-7"
+    secrets = {
+        "PGPASSWORD": password,
+        "DATABASE_URL": f"postgresql://user:{password}@localhost/app",  # the same one, under a harmless name
+        "HTTPS_PROXY": f"http://user:{password}@proxy:3128",
+        "MYSQL_PWD": "battery-staple-8",
+        "SSHPASS": "battery-staple-9",
+    }
+    place = Workplace(tmp_path, environment={**BARE, **secrets, "PWD": str(tmp_path), "EDITOR": "vi"})
+    printed = place.call("bash", command="env").text
+    assert not [name for name in secrets if f"{name}=" in printed]
+    assert "EDITOR=vi" in printed
+    assert "PWD=" in printed
+
+
 # The sandbox
 
 

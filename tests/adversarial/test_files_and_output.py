@@ -286,6 +286,30 @@ def test_json_and_file_names_contain_no_controls(tmp_path: Path) -> None:
     assert not {"\x1b", *CONTROLS} & set(done.stdout + done.stderr)
 
 
+def test_ids_and_paths_are_printed_without_controls(tmp_path: Path) -> None:
+    home, file = tmp_path / "home", tmp_path / f"s{HOSTILE}.jsonl"
+    ids = [f"{name}{HOSTILE}\x1b]0;title\x07$(touch started)" for name in "abc"]
+    common = {"timestamp": "2026-01-01T00:00:00Z"}
+    lines(
+        str(file),
+        {"type": "session", "version": 3, "id": "11111111-1111-4111-8111-111111111111", "cwd": "/p", **common},
+        {"type": "message", "id": ids[0], "parentId": None, "message": {"role": "user", "content": "hi"}, **common},
+        {"type": "label", "id": ids[1], "parentId": ids[0], "targetId": ids[0], "label": "here", **common},
+        {"type": "compaction", "id": ids[2], "parentId": ids[1], "summary": "short", "firstKeptEntryId": ids[0],
+         "tokensBefore": 10, **common},
+    )  # fmt: skip
+    for arguments in (
+        ("label", file),
+        ("open", "--print-path", file),
+        ("compact", file, "--undo", "--compaction", ids[2]),
+        ("branch", file, ids[0]),
+    ):
+        done = sessiontree_command(*arguments, home=home)
+        assert done.returncode == 0, done.stderr
+        assert not {"\x1b", "\x07", *CONTROLS} & set(done.stdout + done.stderr), arguments
+        assert "to go back" not in done.stderr or done.stderr.rstrip().endswith("$(touch started)'")
+
+
 @pytest.mark.parametrize(
     "text",
     [

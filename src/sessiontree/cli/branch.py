@@ -54,7 +54,7 @@ def run(options: Options) -> None:
     if options.json:
         output.print_json({"session": session.id, "leaf": session.leaf, "summary": left.summary or None})
     else:
-        output.print_lines([session.leaf or "(before the first entry)"])
+        output.print_value(session.leaf or "(before the first entry)")
 
 
 def _print_left(left: LeaveResult) -> None:

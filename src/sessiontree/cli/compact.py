@@ -93,7 +93,7 @@ def _print_undone(session: Session, undone: Undone, options: Options) -> None:
     if options.json:
         output.print_json({"session": session.id, "done": not options.dry_run, **undone_fields(undone)})
         return
-    output.print_lines([undone.leaf or "(before the first entry)"])
+    output.print_value(undone.leaf or "(before the first entry)")
     verb = "would move" if options.dry_run else "moved"
     where = undone.leaf or "before the first entry"
     stderr.print_line(f"the current entry {verb} from {undone.leaf_before} to {where}, before {undone.compaction}")
@@ -103,7 +103,8 @@ def _print_undone(session: Session, undone: Undone, options: Options) -> None:
     if options.dry_run:
         stderr.print_line("nothing was written (--dry-run)")
     else:
-        stderr.print_line(f"to go back: sessiontree branch {shlex.quote(options.session)} {undone.leaf_before}")
+        before = shlex.quote(undone.leaf_before or "")
+        stderr.print_line(f"to go back: sessiontree branch {shlex.quote(options.session)} {before}")
 
 
 def _render(done: Compacted) -> Iterator[str]:

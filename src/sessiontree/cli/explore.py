@@ -282,7 +282,7 @@ def _print_decision(session: Session, state: ExplorationState, result: DecisionR
     if options.json:
         output.print_json({"session": session.id, "run": state.run, **plain(result)})
         return
-    output.print_lines([result.leaf or ""])
+    output.print_value(result.leaf or "")
     for line in decision_lines(result, output.width()):
         stderr.print_line(line)
 

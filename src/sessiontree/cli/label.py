@@ -33,4 +33,4 @@ def run(options: Options) -> None:
     if options.json:
         output.print_json({"session": session.id, "labels": session.labels})
     else:
-        output.print_lines(f"{id}  {one_line(label)}" for id, label in session.labels.items())
+        output.print_lines(f"{one_line(id)}  {one_line(label)}" for id, label in session.labels.items())

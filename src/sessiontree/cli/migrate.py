@@ -25,4 +25,4 @@ def run(options: Options) -> None:
     elif backup is None:
         stderr.print_line(f"{session.location}: already the current version")
     else:
-        output.print_lines([backup])
+        output.print_value(backup)

@@ -57,7 +57,7 @@ def present(library: Library, summary: Summary, options: Options, messages: int)
     """Print a session: its path, one JSON object, or its details and last messages."""
     remember_session(summary.ref, summary.cwd, options)
     if options.print_path:
-        output.print_lines([summary.ref])
+        output.print_value(summary.ref)
         return
     session = open_path(summary.ref, home=library.home, dialect=summary.agent)
     last = _last_messages(session, messages)

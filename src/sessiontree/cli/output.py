@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sessiontree.core.jsonio import iter_json
+from sessiontree.views.text import clean
 
 SCHEMA_VERSION = 1
 PLAIN_WIDTH = 100
@@ -49,6 +50,11 @@ def print_lines(lines: Iterable[str]) -> None:
         sys.stdout.reconfigure(errors="replace")
     for line in lines:
         sys.stdout.write(line + "\n")
+
+
+def print_value(text: str) -> None:
+    """Print an id or a path from a session on a line of its own; what a terminal would interpret is made visible."""
+    print_lines([clean(text)])
 
 
 def width() -> int:

@@ -84,7 +84,7 @@ def _save(home: Home, options: Options) -> None:
     if options.json:
         output.print_json({"session": session.id, **_to_json(saved.worktree), **_files_to_json(saved.files)})
         return
-    output.print_lines([_line(saved.worktree)])
+    output.print_value(_line(saved.worktree))
     if saved.files is not None:
         _print_saved(saved.files)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 
 from msgspec import Struct
 
@@ -164,7 +165,8 @@ def _plan_existing(worktree: WorktreeState, files: Snapshot | None) -> WorktreeP
         listed.path == worktree.path and listed.lock_reason == "initializing"
         for listed in list_worktrees(worktree.path)
     ):
-        remove = f"git -C {worktree.path} worktree remove --force --force {worktree.path}"
+        path = shlex.quote(worktree.path)
+        remove = f"git -C {path} worktree remove --force --force {path}"
         missing = f"git was stopped while creating {worktree.path}; run `{remove}`, then try again"
         return WorktreePlan(worktree, missing=(missing,), exists=True, files=files)
     if files is None:

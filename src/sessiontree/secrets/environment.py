@@ -28,26 +28,30 @@ def find_secrets(environment: Mapping[str, str]) -> dict[str, str]:
 
     A variable with a harmless name may contain one, such as the password in a database URL.
     """
-    return dict(_find_secrets(tuple(environment.items())))
+    found: dict[str, str] = {}
+    for name, secret in _list_secrets(tuple(environment.items())):
+        found.setdefault(secret, name)
+    return found
 
 
 @functools.lru_cache(maxsize=8)  # called for each command; there are few different environments
-def _find_secrets(environment: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, value in environment:
-        if is_secret_variable(name):
-            found.setdefault(value.strip(), name)
-            continue
+def _list_secrets(environment: tuple[tuple[str, str], ...]) -> list[tuple[str, str]]:
+    """Each variable with each secret in its value. Several variables may contain the same one."""
+    return [(name, secret) for name, value in environment for secret in _iter_secrets(name, value)]
+
+
+def _iter_secrets(name: str, value: str) -> Iterator[str]:
+    found = [value.strip()] if is_secret_variable(name) else []
+    if not found:
         for rule in RULES:
             if rule.kind in _KINDS and any(needle in value for needle in rule.needles):
-                for start, end in rule.spans(value):
-                    found.setdefault(value[start:end], name)
-    return {value: name for value, name in found.items() if len(value) >= _MIN_LENGTH}
+                found += [value[start:end] for start, end in rule.spans(value)]
+    return (secret for secret in found if len(secret) >= _MIN_LENGTH)
 
 
 def without_secrets(environment: Mapping[str, str], allowed: Collection[str] = ()) -> dict[str, str]:
     """The environment for a command of a model: without secrets, except in variables that the user allows."""
-    hidden = set(find_secrets(environment).values()) - set(allowed)
+    hidden = {name for name, _ in _list_secrets(tuple(environment.items()))} - set(allowed)
     return {
         name: value
         for name, value in environment.items()

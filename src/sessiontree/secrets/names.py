@@ -13,9 +13,11 @@ _WORDS = frozenset(
     [
         "apikey",
         "auth",
+        "bearer",
         "cookie",
         "credential",
         "credentials",
+        "creds",
         "jwt",
         "key",
         "keys",
@@ -24,14 +26,17 @@ _WORDS = frozenset(
         "passwd",
         "password",
         "pat",
+        "pw",
+        "pwd",
         "secret",
         "secrets",
+        "sshpass",
         "token",
         "tokens",
     ]
 )
 _ENDINGS = ("apikey", "password", "passwd", "passphrase", "secret", "token")
-_HARMLESS_VARIABLES = frozenset({"SSH_AUTH_SOCK", "GPG_AGENT_INFO"})
+_HARMLESS_VARIABLES = frozenset({"SSH_AUTH_SOCK", "GPG_AGENT_INFO", "PWD"})
 
 _FIELD = re.compile(
     r"(?:[a-z0-9]{0,24}[_-]){0,3}(?:pass(?:word|wd|phrase)|pwd|(?:client[_-]?)?secret|"
