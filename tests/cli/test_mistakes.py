@@ -124,3 +124,9 @@ def test_info_shows_a_session_whose_tags_cannot_be_read(run: Run, session: str, 
     ran = run("info", session)
     assert (ran.code, "解析器" in ran.out) == (0, True)
     assert "tags are not shown" in ran.err
+
+
+def test_pulling_from_a_missing_folder_is_an_error(run: Run, tmp_path: Path) -> None:
+    ran = run("pull", str(tmp_path / "typo"))
+    assert (ran.code, ran.out) == (1, "")
+    assert "typo: no such folder; name the home to copy from" in ran.err

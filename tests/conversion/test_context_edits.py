@@ -11,6 +11,7 @@ import pytest
 import sessiontree
 from sessiontree.conversion.convert import convert
 from sessiontree.core.messages import message_text
+from sessiontree.errors import InvalidEntryError, NotFoundError
 
 TIME = "2026-03-01T00:00:00.000Z"
 USAGE = {"input": 1, "output": 1, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 2, "cost": {"total": 0.1}}
@@ -68,6 +69,30 @@ def test_a_target_without_edits_gets_the_edited_messages(source: Path, target: s
             fields.pop(name, None)
         assert "SECRET" not in json.dumps(fields)
         assert "HIDDEN" not in json.dumps(fields)
+
+
+@pytest.mark.parametrize("replacement", ["gone", [{"type": "text", "text": "gone"}], {}, {"content": 5}])
+@pytest.mark.parametrize("target", ["claude", "omp", "neovate", "codex", "gemini", "qwen"])
+def test_an_edit_that_cannot_be_read_removes_the_text_as_in_its_own_context(
+    source: Path, target: str, replacement: Any
+) -> None:
+    lines = [json.loads(text) for text in source.read_text().splitlines()]
+    lines[5]["replacement"] = replacement
+    source.write_text("".join(json.dumps(each) + "\n" for each in lines))
+    assert "SECRET" not in "".join(sent(source))
+    path, _ = converted(source, target, "active")
+    assert "SECRET" not in "".join(sent(path, target))
+
+
+@pytest.mark.parametrize("replacement", ["gone", {}, {"content": 5}, {"content": ["gone"]}])
+def test_an_edit_that_cannot_be_read_is_not_written(source: Path, replacement: Any) -> None:
+    with sessiontree.open(str(source)) as session, pytest.raises(InvalidEntryError, match="`replacement`"):
+        session.append({"type": "context_edit", "targetId": "00000004", "replacement": replacement})
+
+
+def test_an_edit_of_an_unknown_entry_is_refused(source: Path) -> None:
+    with sessiontree.open(str(source)) as session, pytest.raises(NotFoundError, match="no entry '0000'"):
+        session.append({"type": "context_edit", "targetId": "0000", "replacement": None})
 
 
 @pytest.mark.parametrize("between", ["claude", "omp", "neovate"])

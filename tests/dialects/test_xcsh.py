@@ -12,7 +12,7 @@ import pytest
 import sessiontree
 from sessiontree.branches.leave import leave
 from sessiontree.compaction import compact
-from sessiontree.conversion.launch import plan_resumption
+from sessiontree.conversion.launch import install_copy, plan_resumption
 from sessiontree.core.entries import Compaction
 from sessiontree.core.messages import Image, User
 from sessiontree.export import export
@@ -55,6 +55,29 @@ def test_resuming_starts_xcsh(path: Path) -> None:
         resumption = plan_resumption(session)
     assert resumption.command == ("xcsh", "--resume", ID)
     assert resumption.plan is None
+
+
+def test_a_session_in_a_folder_with_an_older_name_is_resumed_where_it_is(path: Path) -> None:
+    older = path.parent.parent / "--an-older-name--" / path.name
+    older.parent.mkdir()
+    path.rename(older)
+    with sessiontree.open(str(older)) as session:
+        session.append("user", "q")
+        resumption = plan_resumption(session)
+    assert resumption.command == ("xcsh", "--resume", ID)
+    assert resumption.plan is None
+
+
+def test_resuming_in_another_folder_starts_xcsh_as_well(path: Path, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    with sessiontree.open(str(path)) as session:
+        session.append("user", "q")
+        resumption = plan_resumption(session, cwd=str(tmp_path / "other"))
+        assert resumption.plan is not None
+        assert resumption.command == ("xcsh", "--resume", resumption.plan.id)
+        assert resumption.plan.path.startswith(str(tmp_path / ".xcsh"))
+        install_copy(session, resumption.plan)
+    assert lines_of(resumption.plan.path)[0]["type"] == "session"
 
 
 def test_a_fork_to_another_place_takes_its_images_along(path: Path, tmp_path: Path) -> None:

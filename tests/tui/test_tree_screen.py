@@ -79,6 +79,17 @@ def test_branches_have_columns_and_runs_of_calls_are_one_row(running: Running) -
     walk(running, steps)
 
 
+def test_arrows_move_the_cursor_line_by_line(running: Running) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        line_list = tree_of(pilot).query_one("#tree", LineList)
+        await pilot.press("home", "down", "down")
+        assert line_list.cursor == 2
+        await pilot.press("up")
+        assert line_list.cursor == 1
+
+    walk(running, steps)
+
+
 def test_arrows_unfold_and_fold_a_run(running: Running) -> None:
     async def steps(pilot: Pilot[Any]) -> None:
         await go_to(pilot, "3 calls")

@@ -6,10 +6,12 @@ Sessions are copied byte for byte. Run it again to copy what is new; a transfer 
 from __future__ import annotations
 
 import argparse
+import os
 
 from sessiontree.cli.parser import Options
 from sessiontree.cli.push import copy
-from sessiontree.stores.repositories import open_repository
+from sessiontree.errors import NotFoundError
+from sessiontree.stores.repositories import is_address, open_repository
 
 EXAMPLES = """examples:
   sessiontree pull postgresql://db.example/team --dry-run
@@ -22,4 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Options) -> int | None:
+    if not is_address(options.other) and not os.path.isdir(options.other):
+        raise NotFoundError(f"{options.other}: no such folder; name the home to copy from")
     return copy(options, open_repository(options.other), open_repository(options.home))

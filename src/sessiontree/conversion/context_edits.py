@@ -31,11 +31,13 @@ class ContextEdits:
 
     def __init__(self, session: Reader, target: Dialect, leaf: str | None, *, all_branches: bool) -> None:
         self._client = target.client
-        self._replacements: dict[str, Any] = {}
+        self._replacements: dict[str, str | list[Any] | None] = {}
+        """The new content of entries; None if they are removed."""
         if _EDIT in session.journal.types:
             for entry, _ in iter_entries(session, leaf, all_branches=all_branches):
                 if entry.kind == _EDIT:
-                    self._replacements[str(entry.fields.get("targetId"))] = entry.fields.get("replacement")
+                    content = _new_content(entry.fields.get("replacement"))
+                    self._replacements[str(entry.fields.get("targetId"))] = content
 
     def apply(self, entry: CanonicalEntry) -> tuple[CanonicalEntry, Sequence[LossNote]]:
         """Return an entry as the target needs it: edited, or as it was before if the target applies the edit."""
@@ -82,10 +84,13 @@ def _with_original_kept(edited: CanonicalEntry, original: CanonicalEntry) -> Can
     return with_carried_data(edited, _ORIGINAL, {"type": original.kind, **stored})
 
 
-def _replaced(entry: CanonicalEntry, replacement: Any) -> CanonicalEntry:
+def _new_content(replacement: Any) -> str | list[Any] | None:
+    """The content of a replacement. As in a context, nothing of the original remains if it cannot be read."""
     content = replacement.get("content") if isinstance(replacement, dict) else None
-    if not isinstance(content, str | list):
-        return entry
+    return content if isinstance(content, str | list) else None
+
+
+def _replaced(entry: CanonicalEntry, content: str | list[Any]) -> CanonicalEntry:
     if entry.kind == "custom_message":
         return msgspec.structs.replace(entry, fields={**entry.fields, "content": content})
     message = entry.fields.get("message")

@@ -65,7 +65,9 @@ def plan_resumption(
     check_not_empty(session)
     target: Dialect = plugins.load("dialects", agent)
     branch: BranchChoice = "active" if target.traits.is_linear else "all"
-    plan = make_plan(session, Request(agent, branch=branch, cwd=cwd), environment)
+    # A copy for the session's own agent is a fork, which that agent finds: oh-my-pi and xcsh share a dialect.
+    is_fork = agent == session.dialect.name
+    plan = make_plan(session, Request(agent, branch=branch, cwd=cwd, fork=is_fork), environment)
     return Resumption(plan.resume, plan.cwd, plan)
 
 
@@ -76,7 +78,10 @@ def resume_in_place(
     own = find_destination(dialect, meta, environment)
     if own.install:
         return None  # the client keeps its sessions elsewhere
-    if os.path.dirname(os.path.realpath(path)) != os.path.dirname(os.path.realpath(own.path)):
+    folder, own_folder = os.path.dirname(os.path.realpath(path)), os.path.dirname(os.path.realpath(own.path))
+    if dialect.traits.finds_ids_in_all_folders:
+        folder, own_folder = os.path.dirname(folder), os.path.dirname(own_folder)
+    if folder != own_folder:
         return None
     # A file keeps the name that its client or the user gave it, which does not have to be the one we would give it.
     return tuple(path if part == own.path else part for part in own.resume)

@@ -99,6 +99,8 @@ class Traits(Struct, frozen=True):
     """Whether the headers of other sessions may follow, which are metadata lines with the type `session_meta`."""
     repairs_as_copy: bool = False
     """Whether a repair writes a new session, because the client remembers positions in the file."""
+    finds_ids_in_all_folders: bool = False
+    """Whether the client resumes a session by its id from any folder of a project, such as one with an older name."""
     bookkeeping: frozenset[str] = frozenset()
     """Entry types that never move the leaf."""
     is_linear: bool = False

@@ -128,7 +128,18 @@ def _check_entry(body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         if not isinstance(message, Mapping):
             raise InvalidEntryError("an entry of type `message` needs a `message`")
         _check_role(message.get("role"), may_be_other=True)
+    if kind == "context_edit":
+        _check_edit(body)
     return kind, body
+
+
+def _check_edit(body: Mapping[str, Any]) -> None:
+    replacement = body.get("replacement")
+    content = replacement.get("content") if isinstance(replacement, Mapping) else None
+    if replacement is not None and not (isinstance(content, str) or (content is not None and _are_blocks(content))):
+        raise InvalidEntryError(
+            "the `replacement` of a context_edit is null, or has the new `content`: a text or a list of blocks"
+        )
 
 
 def parse_timestamp(text: str | None) -> str | None:

@@ -365,9 +365,11 @@ class Session(Writer):
         given: CallerFields | None = None,
     ) -> tuple[Entry, str | None]:
         """Append an entry after a leaf; returns it and the new leaf. `branch` is the writer; None for the session."""
-        if kind == "context_edit" and not self.dialect.client.applies_context_edits:
-            name = self.dialect.client.name
-            raise UsageError(f"{self.location}: {name} does not apply edits of the context; compact it instead")
+        if kind == "context_edit":
+            if not self.dialect.client.applies_context_edits:
+                name = self.dialect.client.name
+                raise UsageError(f"{self.location}: {name} does not apply edits of the context; compact it instead")
+            self.entry(str(fields.get("targetId")))  # an edit of an unknown entry would change nothing
         earlier = self._failed
         try:
             written = self._write(kind, fields, leaf, given)

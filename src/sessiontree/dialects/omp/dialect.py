@@ -80,6 +80,7 @@ class OhMyPi(PiFamily):
         has_short_summaries=True,
         truncation_notice=TRUNCATION_NOTICE,
         path_markers=("/.omp/", "/.xcsh/"),
+        finds_ids_in_all_folders=True,
     )
 
     @property
