@@ -218,3 +218,17 @@ def test_a_summary_comes_back_without_the_words_of_another_agent(target: str, tm
         assistant(text("Hi.")),
     )
     check_comes_back(source, installed(source, target, tmp_path))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_prompts_after_the_summary_of_a_branch_come_back_with_it(target: str, tmp_path: Path) -> None:
+    source = session_of(
+        {"type": "branch_summary", "summary": "Another way.", "fromId": "root"},
+        {"role": "user", "content": "Hello"},
+        result("call_gone", "read", "the file"),
+        assistant(text("I see.")),
+    )
+    copy = installed(source, target, tmp_path)
+    check_comes_back(source, copy)
+    across = installed(copy, "omp", tmp_path / "omp")
+    assert sent(across)[1:] == sent(source)[1:]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -23,14 +23,22 @@ from sessiontree.dialects.contract import IndexedLines
 from sessiontree.dialects.gemini.content import sent_messages
 from sessiontree.dialects.gemini.entries import parse_fields
 from sessiontree.dialects.gemini.records import plain_text
+from sessiontree.dialects.passthrough import passthrough_of
 
 INTERRUPTED = "[The previous response was interrupted before it completed.]"
 _RULES = Rules(resets=False, explicit_model_wins=False)
 
 
 def build_sent_context(lines: IndexedLines, nodes: list[int]) -> Context:
+    ours: set[str] = set()
+    """The messages that we wrote. Each may be an entry with words of its own, so they are not joined with others."""
+
     def load(positions: Sequence[int]) -> list[Entry]:
-        return [_sent_entry(fields) for fields in lines.fields([nodes[at] for at in positions])]
+        found = lines.fields([nodes[at] for at in positions])
+        ours.update(
+            lines.tree.ids[nodes[at]] for at, fields in zip(positions, found, strict=True) if passthrough_of(fields)
+        )
+        return [_sent_entry(fields) for fields in found]
 
     sizes = lines.sizes(nodes)
     path = Path(
@@ -44,7 +52,7 @@ def build_sent_context(lines: IndexedLines, nodes: list[int]) -> Context:
         return context  # too large to be joined in memory
     summaries = [node for node in nodes if lines.types[node] == "compaction"]
     answer = lines.fields(summaries[-1:])[0]["compaction"].get("answer") if summaries else None
-    return _joined(context, plain_text(answer.get("content")) if isinstance(answer, dict) else "")
+    return _joined(context, plain_text(answer.get("content")) if isinstance(answer, dict) else "", ours)
 
 
 def _sent_entry(fields: dict[str, Any]) -> Entry:
@@ -57,13 +65,14 @@ def _sent_entry(fields: dict[str, Any]) -> Entry:
     return MessageEntry(id=entry.id, timestamp=entry.timestamp, message=messages[0], more_messages=tuple(messages[1:]))
 
 
-def _joined(context: Context, answer: str) -> Context:
+def _joined(context: Context, answer: str, separate: Collection[str]) -> Context:
     """Join messages of one role that follow each other, and add those that Gemini CLI inserts."""
     messages: list[Message] = []
     sources: list[str] = []
 
     def add(message: Message, source: str) -> None:
-        last = messages[-1] if messages else None
+        is_separate = source in separate or (sources and sources[-1] in separate)
+        last = messages[-1] if messages and not is_separate else None
         if isinstance(message, User) and isinstance(last, User):
             messages[-1] = msgspec.structs.replace(
                 last, content=(*blocks_of(last.content), *blocks_of(message.content))
