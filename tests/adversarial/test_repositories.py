@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -188,6 +189,18 @@ def test_a_model_does_not_change_the_settings_of_git_without_a_question(
     assert [question.tool for question in place.answers.questions] == ["write"]
     place.call("bash", command="git status")
     assert not trap.has_run
+
+
+@pytest.mark.parametrize(("release", "is_protected"), [("6.1.0-13-amd64", False), ("5.15.1-microsoft-WSL2", True)])
+def test_linux_inside_windows_keeps_the_protection_of_its_disks(release: str, is_protected: bool) -> None:
+    lines = (
+        "import os, types",
+        f"os.uname = lambda: types.SimpleNamespace(release={release!r})",
+        "from sessiontree.git import command",
+        "print('core.protectNTFS' in command.environment('.').values())",
+    )
+    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(not is_protected)
 
 
 def test_a_relative_folder_on_the_path_has_no_git(tmp_path: Path, trap: Trap, monkeypatch: pytest.MonkeyPatch) -> None:

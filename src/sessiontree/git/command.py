@@ -77,7 +77,9 @@ _SETTINGS = {
     "status.submoduleSummary": "false",
     "submodule.recurse": "false",
 }
-if os.name != "nt":  # otherwise git silently skips files whose names are only a problem on Windows
+# Git silently skips files whose names are only a problem on Windows. On disks of Windows they are one: `git~1` is the
+# short name of `.git` there, also for Linux that runs inside Windows (WSL).
+if os.name != "nt" and "microsoft" not in os.uname().release.lower():
     _SETTINGS["core.protectNTFS"] = "false"
 
 # Settings of a repository whose value is a program, or selects one. Names without a subsection are listed too, because
