@@ -139,6 +139,7 @@ def test_the_message_of_an_entry_is_checked_like_a_message(
 
 def test_a_session_describes_itself_in_a_shell(session: sessiontree.Session) -> None:
     session.append("user", "hello")
+    assert ", 1 entry)" in repr(session)
     session.rename("解析器")
     shown = repr(session)
     assert session.id in shown

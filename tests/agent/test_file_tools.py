@@ -109,6 +109,8 @@ def test_a_long_file_is_read_in_parts_with_a_note(place: Workplace) -> None:
     beyond = place.run(READ, path="long", offset=5001)
     assert beyond.is_error
     assert "has only 5,000 lines" in beyond.text
+    (place.project / "short").write_text("one\n")
+    assert "has only 1 line;" in place.run(READ, path="short", offset=5).text
 
 
 def test_a_very_long_line_is_cut_with_a_note(place: Workplace) -> None:

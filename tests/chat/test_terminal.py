@@ -52,7 +52,7 @@ def test_the_user_decides_about_a_call_that_a_crash_left_open(
     with Terminal(place, ["-c", "--model", scripted(place, turn("Counted."))]) as terminal:
         terminal.wait_for("skips approvals (mode yolo). Allow that again? [y/N]")
         terminal.answer("y")
-        terminal.wait_for("These calls have no result:")
+        terminal.wait_for("This call has no result:")
         terminal.wait_for("yourself:")
         assert len((place.project / "count").read_text().split()) == 1
         terminal.answer(answer)

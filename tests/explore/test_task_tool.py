@@ -541,7 +541,7 @@ def test_the_chat_opens_a_session_that_was_killed_at_the_caller(killed: Session,
     script.write_text('{"turns": [{"text": "never asked"}]}')
     state = chatted(killed, script, tmp_path, "y", "s", f"/switch {sub_agent_leaf}", "n", "/session", "/quit")
     assert "Allow that again? [y/N]" in state, "the file does not grant the approvals it names"
-    assert "These calls have no result:\n  task slow\n" in state, "the open call is asked about"
+    assert "This call has no result:\n  task slow\n" in state, "the open call is asked about"
     assert f"sub-agent 'slow' did not finish; /switch {sub_agent_leaf} shows its branch" in state
     session = sessiontree.open(killed.location)
     assert session.leaf == sub_agent_leaf

@@ -158,8 +158,8 @@ def test_a_trajectory_of_another_program_is_converted_and_what_is_left_out_is_re
     file.write_text(json.dumps({**trajectory, **more}))
     assert main(["convert", str(file), "--from", "atif", "--to", "pi", "--out", str(out)]) == 0
     told = capsys.readouterr().err
-    assert "1 images in other files became links" in told
-    assert "1 trajectories of sub-agents were left out" in told
+    assert "1 image in another file became a link" in told
+    assert "1 trajectory of sub-agents left out" in told
     session = sessiontree.open(out)
     shown = [(message.role, message.text) for message in session.context().messages]
     assert ("toolResult", "a cat") in shown

@@ -98,7 +98,7 @@ async def decide_pending(
     screen: Screen, reader: Reader, calls: Sequence[PendingCall], can_run: Mapping[str, bool]
 ) -> dict[str, Resolution]:
     """Ask how to resolve each call without a result. Nothing is run again unless the user chooses that."""
-    screen.line("These calls have no result:", BOLD)
+    screen.line("This call has no result:" if len(calls) == 1 else "These calls have no result:", BOLD)
     resolutions: dict[str, Resolution] = {}
     for pending in calls:
         screen.line(cut(f"  {describe_call(pending.call)}", screen.width), CYAN)

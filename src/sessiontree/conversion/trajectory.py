@@ -140,11 +140,17 @@ class _Builder:
         """What was left out. Complete after `lines`."""
         found = self._trajectory
         if found.subagent_trajectories:
-            yield f"{len(found.subagent_trajectories):,} trajectories of sub-agents were left out"
+            yield f"{_count(len(found.subagent_trajectories), 'trajectory', 'trajectories')} of sub-agents left out"
         if self._references:
-            yield f"{self._references:,} references to trajectories of sub-agents were left out"
+            references = _count(self._references, "reference", "references")
+            yield f"{references} to trajectories of sub-agents left out"
         if self._images:
-            yield f"{self._images:,} images in other files became links"
+            one = self._images == 1
+            yield (
+                "1 image in another file became a link"
+                if one
+                else f"{self._images:,} images in other files became links"
+            )
         if found.continued_trajectory_ref:
             yield f"the trajectory is continued in {found.continued_trajectory_ref}"
 
@@ -222,3 +228,7 @@ def _usage(metrics: _Metrics) -> JsonObject:
     if metrics.cost_usd is not None:
         usage["cost"] = {"total": metrics.cost_usd}
     return usage
+
+
+def _count(number: int, singular: str, plural: str) -> str:
+    return f"{number:,} {singular if number == 1 else plural}"

@@ -411,7 +411,9 @@ class Session(Writer):
 
     def __repr__(self) -> str:
         name = f" {self.given_name!r}" if not self._is_closed and self.given_name else ""
-        state = "closed" if self._is_closed else "new" if self.is_pending else f"{len(self):,} entries"
+        count = 0 if self._is_closed or self.is_pending else len(self)
+        entries = "1 entry" if count == 1 else f"{count:,} entries"
+        state = "closed" if self._is_closed else "new" if self.is_pending else entries
         return f"<Session {self.id}{name} ({self.dialect.name}, {state}) at {self.location}>"
 
     def _large_content_of_fork(self) -> KeptLargeContent | None:

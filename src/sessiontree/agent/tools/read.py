@@ -109,7 +109,10 @@ def _lines(shown: str, text: str, offset: int, limit: int, *, is_complete: bool)
     if not lines:
         return ToolOutput(f"[{shown} is empty]", details={"lines": 0})
     if offset > len(lines):
-        return ToolOutput(f"{shown}: has only {total} lines; line {offset:,} does not exist", is_error=True)
+        return ToolOutput(
+            f"{shown}: has only {total} {'line' if total == '1' else 'lines'}; line {offset:,} does not exist",
+            is_error=True,
+        )
     taken: list[str] = []
     length, cut = 0, 0
     for line in lines[offset - 1 : offset - 1 + limit]:
