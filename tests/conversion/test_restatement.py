@@ -19,13 +19,14 @@ from sessiontree.conversion.verify import first_difference
 from sessiontree.conversion.walk import iter_entries
 from sessiontree.core.messages import Message, message_text
 from sessiontree.dialects.contract import ReadOptions
+from sessiontree.dialects.neovate.client import NeovateClient
 from sessiontree.providers import render
 from sessiontree.session.reader import Reader
 from tests.builders import THOROUGH, json_line, opened
 from tests.conversion.conversations import assistant, call, everything, result, text
 
 GENERATORS = {"claude": transcripts.generate, **trees.GENERATORS}
-TARGETS = ("claude", "pi", "omp", "native")
+TARGETS = ("claude", "pi", "omp", "native", "neovate", "qwen")
 """Dialects with resets, after which a context can be restated."""
 SESSIONS = 100 if THOROUGH else 3
 _RENAMED = re.compile(r"\b(toolu_\d+)_\d+\b")
@@ -326,7 +327,10 @@ def test_generated_sessions_give_their_context_in_every_dialect_and_back(source:
                 assert copied == here, f"seed {seed}, {branch}, {copy.dialect.name}"
 
 
-def test_a_target_without_resets_keeps_the_conversation_and_the_report_says_what_differs() -> None:
+def test_a_target_without_resets_keeps_the_conversation_and_the_report_says_what_differs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(NeovateClient, "encodes_resets", False)
     rollout = Path(__file__).parents[1] / "goldens" / "codex" / "05-compaction"
     session = sessiontree.open(next(rollout.glob("*.jsonl")))
     copy, done = converted(session, "neovate", "active")

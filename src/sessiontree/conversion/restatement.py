@@ -317,7 +317,9 @@ def restate(
                 yield _restated(messages[result])
         elif at in strays and isinstance(message, ToolResult):
             yield _restated_stray(message)
-        elif not isinstance(message, ToolResult):
+        elif isinstance(message, System) or (
+            not isinstance(message, ToolResult) and to_turn(message, []) is not None  # not a blank one
+        ):
             yield _restated(message)
 
 

@@ -35,6 +35,7 @@ class NeovateClient(Client):
     kinds_before_results = frozenset({"branch_summary"})
     records_commands = True
     compaction_strategy = "replace"
+    encodes_resets = True
     snapshot_types = frozenset({"snapshot"})
     loads_from_compaction = True
     allows_flat_root = False  # sessions of the working directory `/` are directly in the root

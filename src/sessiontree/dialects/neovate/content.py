@@ -80,7 +80,7 @@ def encode_entry(entry: CanonicalEntry) -> EncodedBodies | None:
             return _encode_custom(fields)
         case "branch_summary" if string(fields, "summary").strip():
             return _encode_branch_summary(fields)
-        case "compaction":
+        case "compaction" | "reset_boundary":  # a reset is a compaction with a blank summary
             text = {"type": "text", "text": string(fields, "summary")}
             return EncodedBodies([{"role": "user", "content": [text], "uiContent": COMPACTION_MARK}])
         case _:

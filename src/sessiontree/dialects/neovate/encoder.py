@@ -112,7 +112,7 @@ class NeovateEncoder(LineBuilder):
             parent = str(parent)
         if is_tool_result(entry) and buffer.is_open(_call_id(entry)):
             return self._encoded(self._add_result(buffer, entry, parent))
-        if entry.kind == "compaction" or role_of(entry) == "assistant":
+        if entry.kind in ("compaction", "reset_boundary") or role_of(entry) == "assistant":
             metadata_id = parent.metadata_id if isinstance(parent, Position) else ""
             tail = self._close_buffer()
             return self._encoded(self._append(entry, Position(tail, metadata_id) if metadata_id else tail))

@@ -79,7 +79,7 @@ class LineBuilder:
         time = self._time_of(entry)
         uuid = self._new_uuid(entry)
         marks = self._after_mark(parent)
-        is_compaction = entry.kind == "compaction"
+        is_compaction = entry.kind in ("compaction", "reset_boundary")
         if is_compaction:
             marks["behind"] = uuid_of(parent)
         elif not parent and self._has_messages:
