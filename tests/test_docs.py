@@ -24,6 +24,11 @@ sys.path.insert(0, str(ROOT / "docs"))
 import console  # noqa: E402 - it is docs/console.py, which has to be on the path first
 
 PAGES = [ROOT / "README.md", ROOT / "README.zh-CN.md", *sorted((ROOT / "docs").rglob("*.md"))]
+GENERATED = "cli-reference.md"
+ENGLISH_PAGES = [
+    *(page for page in PAGES if page.name not in ("README.zh-CN.md", GENERATED)),
+    *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
+]
 SNIPPETS = [
     pytest.param(code, id=f"{page.name}-{number}")
     for page in PAGES
@@ -143,6 +148,17 @@ def test_links_between_pages_are_valid() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+@pytest.mark.parametrize("page", ENGLISH_PAGES, ids=lambda page: page.name)
+def test_sentences_are_short(page: Path) -> None:
+    """At most 25 words to the next full stop, colon or semicolon. Names in code and items of tables do not count."""
+    prose = re.sub(r"```.*?```|<!--.*?-->", "", page.read_text(), flags=re.DOTALL)
+    prose = "\n".join(line for line in prose.splitlines() if not line.lstrip().startswith("|"))
+    for paragraph in re.split(r"\n\s*\n|\n(?=\s*(?:[*-]|\d+\.) )|\n(?=#)", prose):
+        words = re.sub(r"`[^`]*`|\]\([^)]*\)", " ", " ".join(paragraph.split()))
+        for sentence in re.split(r"(?<=[.!?:;])[\"*)]*\s+", words):
+            assert len(re.findall(r"[\w'’./%-]+", sentence)) <= 25, sentence
 
 
 @pytest.mark.parametrize("page", list(console.pages()), ids=lambda page: page.name)
