@@ -102,6 +102,20 @@ def test_double_escape_lists_prompts_and_preserves_the_input(place: Place) -> No
         assert terminal.end() == 0
 
 
+def test_escape_cancels_a_list_and_takes_no_key_after_it(place: Place) -> None:
+    with Terminal(place, ["--model", scripted(place, turn("One."), turn("Two."))]) as terminal:
+        terminal.enter("first prompt")
+        terminal.wait_for("One.")
+        terminal.enter("/tree")
+        terminal.wait_for("Jump to [1-2, Enter to cancel]")
+        terminal.type("\x1b")
+        terminal.enter("2 more, please")
+        terminal.wait_for("Two.")
+        terminal.enter("/quit")
+        assert terminal.end() == 0
+    assert session_texts(place) == ["first prompt", "One.", "2 more, please", "Two."]
+
+
 def test_a_fork_by_double_escape_appends_the_input_to_the_prompt(place: Place) -> None:
     with Terminal(place, ["--model", scripted(place, turn("One."), turn("Two."))]) as terminal:
         terminal.enter("first prompt")

@@ -282,7 +282,7 @@ class LineReader:
 
 
 def _number_keys(count: int) -> KeyBindings:
-    """Down and up choose the next and the previous number."""
+    """Down and up choose the next and the previous number; Esc cancels."""
     from prompt_toolkit.key_binding import KeyBindings
 
     keys = KeyBindings()
@@ -297,6 +297,11 @@ def _number_keys(count: int) -> KeyBindings:
 
     add("down", 1, 1)
     add("up", -1, count)
+
+    @keys.add("escape", eager=True)  # else it would make the next digit a repeat count
+    def _cancel(event: KeyPressEvent) -> None:
+        event.app.exit(result="")
+
     return keys
 
 
