@@ -40,7 +40,7 @@ def test_a_script_is_played_turn_by_turn_and_messages_name_the_fake_model() -> N
     first, second = ask(model, HELLO, HELLO)
     assert text_of(message(first).content) == "one"
     assert message(first).provider == "scripted"
-    assert model.name == "scripted:no-model-but-a-script"
+    assert model.name == "scripted:script"
     assert [call.id for call in tool_calls(message(second))] == ["call_1", "call_2"]
     assert message(second).stop_reason == "toolUse"
     assert len(model.requests) == 2

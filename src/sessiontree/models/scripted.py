@@ -48,7 +48,7 @@ from sessiontree.models.facts import Facts
 ErrorKind: TypeAlias = Literal["rate_limit", "overloaded", "server", "overflow", "auth", "refused", "quota"]
 
 PROVIDER = "scripted"
-MODEL = "no-model-but-a-script"
+MODEL = "script"
 
 _ERRORS: dict[ErrorKind, type[ModelError]] = {
     "rate_limit": BusyModelError,

@@ -205,7 +205,7 @@ class Reader:
         labelled = [id for id, label in self.labels.items() if label == wanted]
         found = labelled or [id for id in self._journal.tree.ids if len(wanted) >= 2 and id.startswith(wanted)]
         if not found:
-            raise NotFoundError(f"{self.location}: no entry {wanted!r}")
+            raise NotFoundError(f"{self.location}: no entry {wanted!r}; `sessiontree tree` shows ids and labels")
         if len(found) > 1:
             shown = "\n".join(f"  {id}" for id in found[:20])
             raise AmbiguousError(
