@@ -21,12 +21,13 @@ from acceptance.comparison import (
     both_lines,
     differences,
     joined_answers,
+    joined_texts,
     purposes,
     with_placeholders,
     without_failed_turns,
     without_open_calls,
 )
-from acceptance.expectations import expected_messages
+from acceptance.expectations import JOINED_TEXTS, expected_messages
 from acceptance.histories import (
     SECONDS,
     NoHistoryError,
@@ -363,7 +364,7 @@ def compare_history(
         attempts.append(_compare_messages(case, meant, theirs, rebuilt, joined=joined))
         if attempts[-1][0] == attempts[-1][1]:
             return attempts[-1]
-    agreeing = (pair for pair in attempts if without_open_calls(pair[0]) == without_open_calls(pair[1]))
+    agreeing = (pair for pair in attempts if _without_open_calls(case, pair[0]) == _without_open_calls(case, pair[1]))
     return next(agreeing, attempts[1])
 
 
@@ -380,7 +381,14 @@ def _compare_messages(
     )
     if case.program in WITHOUT_ERRORS:
         ours_lines = [re.sub(r"\Aerror of ", "result of ", line) for line in ours_lines]
+    if case.program in JOINED_TEXTS:
+        return joined_texts(ours_lines), joined_texts(sent_lines)
     return ours_lines, sent_lines
+
+
+def _without_open_calls(case: Case, lines: Sequence[str]) -> list[str]:
+    kept = without_open_calls(lines)
+    return joined_texts(kept) if case.program in JOINED_TEXTS else kept
 
 
 def find_rule_difference(
@@ -391,7 +399,7 @@ def find_rule_difference(
         return "; ".join(found)
     if case.is_original and (case.source.dialect, case.program) != ("native", "omp"):
         return None
-    if without_open_calls(ours) == without_open_calls(theirs):
+    if _without_open_calls(case, ours) == _without_open_calls(case, theirs):
         return "programs treat calls without a result differently"
     if case.is_unconverted:  # the same file, read with the rules of oh-my-pi
         session = sessiontree.open(case.source.path, dialect=case.program)
@@ -404,7 +412,7 @@ def find_rule_difference(
     if case.program in DROP_FAILED_TURNS:
         session = case.source.opened(case.program)
         ours, theirs = compare_history(case, session, rebuilt, leaf=leaf, failed_turns=False)
-        if without_open_calls(ours) == without_open_calls(theirs):
+        if _without_open_calls(case, ours) == _without_open_calls(case, theirs):
             return f"{case.program} sends no failed answers"
     return None
 

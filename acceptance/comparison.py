@@ -79,6 +79,8 @@ FAILED = ("aborted", "error")
 _CALL = re.compile(r"assistant calls .*? (\S*): ", re.DOTALL)
 _RESULT = re.compile(r"(?:error|result) of (\S*): (.*)", re.DOTALL)
 
+_ANSWER = "assistant: "
+
 MAX_LINE = 160
 MAX_DIFFERENCE = 24
 
@@ -107,6 +109,20 @@ def both_lines(
 def without_open_calls(lines: Sequence[str]) -> list[str]:
     """Lines without the calls that have no recorded result."""
     return _without_calls(lines, _open_calls(lines))
+
+
+def joined_texts(lines: Sequence[str]) -> list[str]:
+    """Lines in which texts of the assistant that follow each other are one, without any white space.
+
+    For programs that join them: nothing shows where one ended, and a message that is not sent separates none.
+    """
+    found: list[str] = []
+    for is_text, group in groupby(lines, lambda line: line.startswith(_ANSWER)):
+        texts = list(group)
+        found += (
+            [_ANSWER + "".join("".join(line.removeprefix(_ANSWER).split()) for line in texts)] if is_text else texts
+        )
+    return found
 
 
 def without_failed_turns(messages: Sequence[Message]) -> list[Message]:

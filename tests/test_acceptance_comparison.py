@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from acceptance import network, trees
-from acceptance.cases import Case, compare_history, convert
-from acceptance.comparison import ANSWER_TO_SUMMARY, both_lines, with_placeholders, without_open_calls
+from acceptance.cases import Case, compare_history, convert, try_case_safely
+from acceptance.comparison import ANSWER_TO_SUMMARY, both_lines, joined_texts, with_placeholders, without_open_calls
 from acceptance.expectations import expected_messages
 from acceptance.requests import find_history
 from acceptance.sources import PICTURE, Source
@@ -130,3 +130,17 @@ def test_answers_with_results_after_both_are_compared_with_results_after_each(se
     rebuilt = {"messages": render(converted.context().messages, "anthropic").messages}
     ours, theirs = compare_history(case, case.source.opened("claude"), rebuilt)
     assert ours == theirs
+
+
+def test_texts_of_answers_that_a_program_joins_are_compared_as_one() -> None:
+    separate = ["user: Hello", "assistant: one", "assistant: two words", "user: And?", "assistant: three"]
+    joined = ["user: Hello", "assistant: onetwo words", "user: And?", "assistant: three"]
+    assert joined_texts(separate) == joined_texts(joined)
+    assert joined_texts(separate) != joined_texts(["user: Hello", "assistant: one", "user: And?", "assistant: three"])
+    assert joined_texts(separate) != joined_texts([*joined[:-1], "user: three"])
+
+
+def test_a_conversion_that_fails_is_a_case_that_differs(tmp_path: Path) -> None:
+    outcome = try_case_safely(Case(Source("pi", tmp_path / "nowhere.jsonl"), "codex"), tmp_path / "run")
+    assert outcome.status == "differs"
+    assert "nowhere.jsonl" in outcome.reason

@@ -232,3 +232,17 @@ def test_prompts_after_the_summary_of_a_branch_come_back_with_it(target: str, tm
     check_comes_back(source, copy)
     across = installed(copy, "omp", tmp_path / "omp")
     assert sent(across)[1:] == sent(source)[1:]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_compaction_may_keep_everything_from_an_answer_without_content_on(target: str, tmp_path: Path) -> None:
+    source = sessiontree.create(cwd="/src/project", in_memory=True)
+    source.append("user", "One")
+    empty = source.append(assistant())
+    source.append("user", "Two")
+    source.append({"type": "compaction", "summary": "So far.", "firstKeptEntryId": empty.id, "tokensBefore": 1})
+    source.append(assistant(text("Three")))
+    source = opened(b"".join(sessiontree.convert(source, "pi").lines), "pi")
+    copy = installed(source, target, tmp_path)
+    assert [words for words in sent(copy) if words in ("One", "Two", "Three")] == ["Two", "Three"]
+    check_comes_back(source, copy)

@@ -145,8 +145,7 @@ class CodexEncoder:
         for old in (entry.id, *entry.aliases, id):
             if old:
                 self._entry_of[old] = id
-        if self._held is not None:
-            self._kept.add(id, self._held)
+        self._kept.add(id, self._held or [])  # a compaction may also keep an entry without items, and those after it
         return Encoded(id, lines, notes)
 
     def _encode(self, entry: CanonicalEntry) -> tuple[list[bytes], Sequence[LossNote]]:
