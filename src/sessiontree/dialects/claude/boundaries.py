@@ -231,7 +231,10 @@ def _segment_nodes(chain: Chain, segment: Fields) -> list[int]:
         found[node] = None
         if node == head:
             return [other for other in reversed(found) if chain.types[other] != "progress"]
-        node = chain.recorded_parent(node)  # a line that was repeated later can be above itself
+        parent = chain.recorded_parent(node)  # a line that was repeated later can be above itself
+        if parent is not None and parent > node and chain.types[parent] == "progress":
+            parent = min(parent, chain.position(parent))  # bridged while the file is read, see `chain.walk`
+        node = parent
     return []
 
 

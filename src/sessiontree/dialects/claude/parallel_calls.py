@@ -8,11 +8,12 @@ The client (about 2.1.8x and newer) restores them by id, wherever they are in th
 lines with the `message.id` of a response on the path are its shards. The results of their calls are the children of
 these shards, and for a call without one, any line with its id. They are together at the first shard on the path: lines
 on the path in its order, the others inserted in file order (its SDK sorts by time), and results that follow neither a
-shard nor a result of it at the end. `shard_order` then puts the shards together. Of two results for one call the first
-is kept. Results on the path stay there, and are sent only directly after their response. The exception are results
-before it, with no prompt between the two: they are sent after it (`move_early_results`). Without a `message.id` the
-client finds none of them; `ReadOptions.recovered` does. `open_calls` has the rule for calls without a result, and
-`loose_lines` the one for the client's notes in a response.
+shard nor a result of it at the end. In a response that starts inside another one, such a line can also precede the
+first shard on the path. `shard_order` then puts the shards together. Of two results for one call the first is kept.
+Results on the path stay there, and are sent only directly after their response. The exception are results before it,
+with no prompt between the two: they are sent after it (`move_early_results`). Without a `message.id` the client finds
+none of them; `ReadOptions.recovered` does. `open_calls` has the rule for calls without a result, and `loose_lines` the
+one for the client's notes in a response.
 """
 
 from __future__ import annotations
@@ -78,8 +79,10 @@ class _Span(Struct):
 
     start: int
     end: int
-    inserted: dict[int, list[int]] = {}
-    """By position on the path: the missed lines before it."""
+    missed: list[tuple[int, int, list[int]]] = []
+    """The missed lines of each response that are inserted in file order, and the positions from and up to which."""
+    at_end: dict[int, list[int]] = {}
+    """By position on the path: the other missed lines before it."""
     after_notes: dict[int, list[int]] = {}
     """The loose lines after notes on the path."""
     shards: dict[int, int] = {}
@@ -321,37 +324,37 @@ class _ParallelLines:
 
     def _add_to_span(self, span: _Span, response: _Response, start: int, end: int) -> None:
         span.end = max(span.end, end)
-        for node, place in self._find_places(response, start + 1, end):
-            span.inserted.setdefault(place, []).append(node)
-        if response.has_calls and self._loose:
-            members = {response.first, *response.shards, *response.results}
-            loose = {node: self._loose[node] for node in response.on_path if node in self._loose}
-            span.after_notes.update({node: loose[node] for node in loose if node not in members})
-        span.shards.update(dict.fromkeys((response.first, *response.shards), response.first))
-
-    def _join_span(self, span: _Span) -> list[int]:
-        lines: list[int] = []
-        for at in range(span.start, span.end):
-            lines += span.inserted.get(at, ())
-            lines.append(self._path[at])
-            lines += span.after_notes.get(self._path[at], ())
-        return [*lines, *span.inserted.get(span.end, ())]
-
-    def _find_places(self, response: _Response, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Return the missed lines of a response with their positions on the path, from `start` to `end`."""
-        chain, on_path = self._chain, self._on_path
         results = self._select_results(response)
         elsewhere = self._find_results_elsewhere(response, results)
-        missed = [node for node in (*response.shards, *results) if node not in on_path and node not in elsewhere]
+        span.at_end.setdefault(end, []).extend(elsewhere)
+        lines = (*response.shards, *results)
+        missed = [node for node in lines if node not in self._on_path and node not in elsewhere]
         if response.has_calls and self._loose:
             members = dict.fromkeys([response.first, *response.shards, *response.results])
             missed += [line for node in members for line in self._loose.get(node, ())]
-        place = start
-        for node in chain.in_order(missed):
-            place = self._find_later_line(place, end, chain.position(node))
-            yield node, place
-        for node in elsewhere:
-            yield node, end
+            loose = {node: self._loose[node] for node in response.on_path if node in self._loose}
+            span.after_notes.update({node: loose[node] for node in loose if node not in members})
+        span.shards.update(dict.fromkeys((response.first, *response.shards), response.first))
+        if missed:
+            # Nothing precedes the first line of all, but a missed line can precede the others.
+            span.missed.append((max(start, span.start + 1), end, missed))
+
+    def _join_span(self, span: _Span) -> list[int]:
+        inserted: dict[int, list[int]] = {}
+        for start, end, missed in span.missed:
+            place = start
+            for node in self._chain.in_order(missed):
+                place = self._find_later_line(place, end, self._chain.position(node))
+                inserted.setdefault(place, []).append(node)
+        if len(span.missed) > 1:
+            inserted = {place: self._chain.in_order(nodes) for place, nodes in inserted.items()}
+        lines: list[int] = []
+        for at in range(span.start, span.end + 1):
+            lines += (*inserted.get(at, ()), *span.at_end.get(at, ()))
+            if at < span.end:
+                lines.append(self._path[at])
+                lines += span.after_notes.get(self._path[at], ())
+        return lines
 
     def _find_later_line(self, at: int, end: int, position: int) -> int:
         """Return the first position on the path, up to `end`, with a line that is later in the file than another."""

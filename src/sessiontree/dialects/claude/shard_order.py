@@ -37,15 +37,48 @@ class SentOrder(Struct, frozen=True):
 
 def order_shards(chain: Chain, nodes: list[int], spans: Sequence[ShardSpan], *, recovered: bool) -> SentOrder:
     """Put the shards of each response together, where lines that are sent separate them."""
-    joined = _join_spans(chain, nodes, spans, frozenset())
-    # Nearly all calls have a result near them, so that the whole path is searched only for a few sessions.
-    parts = (nodes[span.start : span.end] for span in spans)
-    if joined.nodes == nodes and not any(find_lines_with_open_calls(chain, part) for part in parts):
-        return joined
+    # In nearly all spans, the shards are together already, and all calls have a result.
+    apart: list[ShardSpan] = []
+    has_open_calls = False
+    for span in spans:
+        is_together, is_answered = _check_span(chain, nodes, span)
+        has_open_calls = has_open_calls or not is_answered
+        if not is_together:
+            apart.append(span)
+    if not apart and not has_open_calls:
+        return SentOrder(nodes)
+    joined = _join_spans(chain, nodes, apart, frozenset())
     open_lines = set() if recovered else find_lines_with_open_calls(chain, nodes)
     unsent = frozenset(find_unsent_lines(chain, nodes, open_lines, joined.nodes))
-    joined = _join_spans(chain, nodes, spans, unsent) if unsent else joined
+    joined = _join_spans(chain, nodes, apart, unsent) if unsent else joined
     return SentOrder(joined.nodes, unsent, joined.moved)
+
+
+def _check_span(chain: Chain, nodes: Sequence[int], span: ShardSpan) -> tuple[bool, bool]:
+    """Whether all shards of a span are of one response and precede its other lines, and whether all calls have results.
+
+    The second is only about results in the same span.
+    """
+    summaries, types, shards = chain.summaries, chain.types, span.shards
+    first = shards.get(nodes[span.start])
+    is_together, is_after_shards = first is not None, False
+    calls: set[str] = set()
+    answered: set[str] = set()
+    for at in range(span.start, span.end):  # a hot loop: a long session can have many thousands of spans
+        node = nodes[at]
+        if types[node] != "message":
+            is_after_shards = True
+            continue
+        summary = summaries[node] or chain.summary(node)
+        if summary.results:
+            answered.update(summary.results)
+        else:
+            calls.update(summary.calls)
+        if node not in shards:
+            is_after_shards = True
+        elif is_after_shards or shards[node] != first:
+            is_together = False
+    return is_together, answered.issuperset(calls)
 
 
 def _join_spans(chain: Chain, nodes: list[int], spans: Sequence[ShardSpan], unsent: Container[int]) -> SentOrder:
@@ -62,7 +95,7 @@ def _join_spans(chain: Chain, nodes: list[int], spans: Sequence[ShardSpan], unse
 def _join_shards(
     chain: Chain, nodes: Sequence[int], shards: dict[int, int], unsent: Container[int], moved: set[int]
 ) -> Iterator[int]:
-    types = chain.types
+    types, summaries = chain.types, chain.summaries
     answers: list[list[int]] = []
     reached: dict[int | str, tuple[list[int], int]] = {}
     """The answers that the next shards can be moved to, by response, and the number of `others` at the time."""
@@ -73,10 +106,12 @@ def _join_shards(
     for node in nodes:
         if node in unsent:
             answers.append([node])
-        elif node in shards or (types[node] == "message" and chain.summary(node).is_assistant):
+            continue
+        summary = (summaries[node] or chain.summary(node)) if types[node] == "message" else None
+        if node in shards or (summary is not None and summary.is_assistant):
             if has_text and not has_results:
                 reached.clear()
-            response = shards[node] if node in shards else chain.summary(node).response
+            response = shards[node] if node in shards or summary is None else summary.response
             if response in reached:
                 answer, before = reached[response]
                 answer.append(node)
@@ -90,8 +125,10 @@ def _join_shards(
                 reached[response] = (answers[-1], others)
         else:
             answers.append([node])
-            if types[node] != "message" or chain.summary(node).results:
-                has_results = has_results or types[node] == "message"
+            if summary is None:
+                continue
+            if summary.results:
+                has_results = True
             elif not is_attachment(chain, node):
                 has_text = True
                 others += 1
