@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from sessiontree.dialects.claude.chain import Chain
 from sessiontree.dialects.claude.loose_lines import is_attachment
-from sessiontree.dialects.claude.open_calls import find_lines_with_open_calls, find_unsent_lines
+from sessiontree.dialects.claude.open_calls import find_last_turn, find_lines_with_open_calls, find_unsent_lines
 
 
 class ShardSpan(Struct, frozen=True):
@@ -48,6 +48,8 @@ def order_shards(chain: Chain, nodes: list[int], spans: Sequence[ShardSpan], *, 
     if not apart and not has_open_calls:
         return SentOrder(nodes)
     joined = _join_spans(chain, nodes, apart, frozenset())
+    if not has_open_calls and not find_lines_with_open_calls(chain, find_last_turn(chain, nodes)):
+        return joined  # only in the last turn does the order decide which open calls are sent
     open_lines = set() if recovered else find_lines_with_open_calls(chain, nodes)
     unsent = frozenset(find_unsent_lines(chain, nodes, open_lines, joined.nodes))
     joined = _join_spans(chain, nodes, apart, unsent) if unsent else joined
