@@ -48,7 +48,7 @@ def find_unsent_lines(
     found = set(open_lines)
     if not found:
         return found
-    turn = _last_turn(chain, [node for node in path if chain.types[node] == "message"])
+    turn = find_last_turn(chain, path)
     sent = (node for node in reversed(turn) if node not in found and not _is_blank(chain, node))
     last = next(sent, None)
     if last is not None and chain.summary(last).results:
@@ -75,10 +75,12 @@ def _last_answer(chain: Chain, path: Sequence[int], open_lines: Collection[int])
     return found
 
 
-def _last_turn(chain: Chain, messages: Sequence[int]) -> list[int]:
+def find_last_turn(chain: Chain, path: Sequence[int]) -> list[int]:
     """Return the answers and results after the last prompt."""
     turn: list[int] = []
-    for node in reversed(messages):
+    for node in reversed(path):
+        if chain.types[node] != "message":
+            continue
         if not chain.summary(node).is_prompt:
             turn.append(node)
         elif chain.facts(node).is_turn:  # not the output of a local command

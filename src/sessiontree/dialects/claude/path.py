@@ -107,9 +107,11 @@ def _with_parallel_lines(
     if leaf == find_client_leaf(chain):
         nodes, trailing = _split_trailing_lines(chain, nodes, eligible)
     gathered = insert_parallel_lines(chain, nodes, eligible, read_options.recovered)
+    above: list[int] = []
     if first is not None:
+        above = gathered.nodes[: gathered.nodes.index(first)]
         gathered = gathered.since(first)
-    ordered = order_shards(chain, gathered.nodes, gathered.spans, recovered=read_options.recovered)
+    ordered = order_shards(chain, gathered.nodes, gathered.spans, recovered=read_options.recovered, above=above)
     nodes = ordered.nodes
     if trailing:
         known = set(trailing).intersection(nodes)  # of a huge path, no set is created

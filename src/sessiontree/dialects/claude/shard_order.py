@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from sessiontree.dialects.claude.chain import Chain
 from sessiontree.dialects.claude.loose_lines import is_attachment
-from sessiontree.dialects.claude.open_calls import find_lines_with_open_calls, find_unsent_lines
+from sessiontree.dialects.claude.open_calls import find_last_turn, find_lines_with_open_calls, find_unsent_lines
 
 
 class ShardSpan(Struct, frozen=True):
@@ -35,11 +35,16 @@ class SentOrder(Struct, frozen=True):
     """The shards that were moved past other answers, or past texts of the user."""
 
 
-def order_shards(chain: Chain, nodes: list[int], spans: Sequence[ShardSpan], *, recovered: bool) -> SentOrder:
-    """Put the shards of each response together, where lines that are sent separate them."""
+def order_shards(
+    chain: Chain, nodes: list[int], spans: Sequence[ShardSpan], *, recovered: bool, above: Sequence[int] = ()
+) -> SentOrder:
+    """Put the shards of each response together, where lines that are sent separate them.
+
+    `above` are the lines before the boundary that the path starts with. Their results count for calls below it.
+    """
     # In nearly all spans, the shards are together already, and all calls have a result.
     apart: list[ShardSpan] = []
-    has_open_calls = False
+    has_open_calls = bool(above)
     for span in spans:
         is_together, is_answered = _check_span(chain, nodes, span)
         has_open_calls = has_open_calls or not is_answered
@@ -48,7 +53,9 @@ def order_shards(chain: Chain, nodes: list[int], spans: Sequence[ShardSpan], *, 
     if not apart and not has_open_calls:
         return SentOrder(nodes)
     joined = _join_spans(chain, nodes, apart, frozenset())
-    open_lines = set() if recovered else find_lines_with_open_calls(chain, nodes)
+    if not has_open_calls and not find_lines_with_open_calls(chain, find_last_turn(chain, nodes)):
+        return joined  # only in the last turn does the order decide which open calls are sent
+    open_lines = set() if recovered else find_lines_with_open_calls(chain, [*above, *nodes]).difference(above)
     unsent = frozenset(find_unsent_lines(chain, nodes, open_lines, joined.nodes))
     joined = _join_spans(chain, nodes, apart, unsent) if unsent else joined
     return SentOrder(joined.nodes, unsent, joined.moved)
