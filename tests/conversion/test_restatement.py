@@ -327,6 +327,13 @@ def test_generated_sessions_give_their_context_in_every_dialect_and_back(source:
                 assert copied == here, f"seed {seed}, {branch}, {copy.dialect.name}"
 
 
+@pytest.mark.parametrize("seed", [1144, *range(1000, 1200 if THOROUGH else 1010)])
+def test_a_history_in_claude_code_has_each_line_once(seed: int) -> None:
+    there, _ = converted(opened(trees.generate(seed), "pi"), "claude", "active")
+    history = there.dialect.find_history(there.journal, there.node_of(there.leaf), there.read_options)
+    assert len(history) == len(set(history))
+
+
 def test_a_target_without_resets_keeps_the_conversation_and_the_report_says_what_differs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -118,18 +118,23 @@ def _with_metadata_entries(chain: Chain, history: list[int], *, at_end: bool = T
         return history
     ids = chain.tree.ids
     found: list[int] = []
+    # Results that were inserted after a line separate it from the one that names the entries between the two.
+    placed: set[int] = set()
     done = 0
     for at, node in enumerate([None, *history]):
         here = entries.by_parent.get(None if node is None else ids[node])
         if not here:
             continue
-        found += history[done:at]
-        done = at
+        between: Sequence[int] = ()
         if at < len(history):
-            found += entries.before(chain.lines, history[at], here)
-        elif at_end:
+            between = entries.before(chain.lines, history[at], here)
+        elif at_end and here[-1] > entries.last_child(chain, node):
             # If the conversation went on after them, they belong to that branch and not to this leaf.
-            found += entries.leading_to(here[-1]) if here[-1] > entries.last_child(chain, node) else []
+            between = entries.leading_to(here[-1])
+        found += history[done:at]
+        found += [entry for entry in between if entry not in placed]
+        placed.update(between)
+        done = at
     return found + history[done:]
 
 
