@@ -15,6 +15,7 @@ COMMAND_BESIDE_A_RESULT = 945817413
 """The seed of a transcript with a branch after a result, and the output of a command beside that result."""
 
 CONFIRMED = {
+    539744628: "a boundary with a parent, and no user or assistant line after it",
     5150121: "a compaction preserves a command at the end of the path",
     5150317: "a compaction replaces the summary after an open call, which is sent again",
     5151113: "a branch drops an open call that separated other calls from their results",

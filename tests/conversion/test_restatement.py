@@ -301,7 +301,8 @@ def lines_of(messages: list[Message], others: list[Message]) -> tuple[list[str],
     return here, there
 
 
-@pytest.mark.parametrize("target", TARGETS)
+# Qwen Code joins texts of answers that follow each other; `test_contexts_of_every_agent` compares them so.
+@pytest.mark.parametrize("target", [target for target in TARGETS if target != "qwen"])
 @pytest.mark.parametrize("source", GENERATORS)
 def test_generated_sessions_give_their_context_in_every_dialect_and_back(source: str, target: str) -> None:
     if source == target:

@@ -48,6 +48,18 @@ def test_an_answer_is_streamed_and_stored(chat: Chat) -> None:
     assert app.last_words[0].startswith("Resume with: sessiontree chat --session ")
 
 
+def test_a_screen_is_drawn_after_its_session_was_closed(chat: Chat) -> None:
+    async def steps(pilot: Pilot[Any]) -> None:
+        await sees(pilot, "an answer")
+        transcript = screen_of(pilot).transcript
+        assert transcript._session is not None
+        transcript._session.close()
+        transcript.redraw()
+        assert transcript.render_line(0).text.strip() == ""
+
+    chat.run([], steps, session=chat.session("a prompt", "an answer"))
+
+
 def test_a_resumed_session_shows_its_first_entry_without_building_what_is_between(chat: Chat) -> None:
     texts = [text for number in range(140) for text in (f"question {number}", f"answer {number}")]
 

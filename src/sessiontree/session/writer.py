@@ -141,6 +141,11 @@ class Writer(Reader):
         return self._indexed.find_repository()
 
     @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called: nothing can be read or written any more."""
+        return self._is_closed
+
+    @property
     def is_pending(self) -> bool:
         """Whether the session's file does not exist yet: it is created with the first message."""
         return self._pending is not None

@@ -291,7 +291,9 @@ class Transcript(PictureView, WheelScrolled, can_focus=False):
 
     def render_line(self, y: int) -> Strip:
         if self._visible is None:
-            self._visible = self._layout()
+            # The session of a chat that ends is closed before its screen is gone, which may be drawn once more.
+            is_closed = self._session is not None and self._session.is_closed
+            self._visible = [] if is_closed else self._layout()
             self.place_pictures([line for line, _ in self._visible])
         width, base = self.size.width, self.rich_style
         if y >= len(self._visible):

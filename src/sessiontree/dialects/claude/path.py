@@ -105,7 +105,9 @@ def _with_parallel_lines(
     trailing: list[int] = []
     first = nodes[start] if start else None
     if leaf == find_client_leaf(chain):
-        nodes, trailing = _split_trailing_lines(chain, nodes, eligible)
+        head, after = _split_trailing_lines(chain, nodes, eligible)
+        if len(head) > start:  # else there is no user or assistant line after the boundary
+            nodes, trailing = head, after
     gathered = insert_parallel_lines(chain, nodes, eligible, read_options.recovered)
     above: list[int] = []
     if first is not None:
@@ -383,8 +385,13 @@ def _is_on_pinned_branch(chain: Chain, loaded: LoadedLines, candidate: int, pinn
     if shard is None or not chain.summary(shard).calls:
         return False
     response = chain.summary(shard).response
+    # A line may have several calls: then the result of another one leads on, too.
+    parallel = set(chain.summary(shard).calls).difference(chain.summary(pinned).results)
     others = (chain.summary(node) for node in nodes if node != shard)
-    return bool(response) and any(other.response == response and other.calls for other in others)
+    return any(
+        (response and other.response == response and other.calls) or not parallel.isdisjoint(other.results)
+        for other in others
+    )
 
 
 def _find_newest_leaf(chain: Chain) -> int | None:
