@@ -30,7 +30,7 @@ from sessiontree.dialects.claude.boundaries import LoadedLines
 from sessiontree.dialects.claude.chain import LINK_TYPES, MAX_SEARCHES, Chain
 from sessiontree.dialects.claude.index import LineSummary
 from sessiontree.dialects.claude.loose_lines import Links, find_loose_lines, is_note, parent_of
-from sessiontree.dialects.claude.shard_order import ShardSpan
+from sessiontree.dialects.claude.shard_order import ShardSpan, is_settled
 
 _Key: TypeAlias = str | int
 """The id of a response; a shard's node where it has none."""
@@ -305,22 +305,31 @@ class _ParallelLines:
         path = self._path
         ends = {node for response in responses for node in (response.first, response.on_path[-1])}
         places = {node: at for at, node in enumerate(path) if node in ends}
-        spans: list[_Span] = []
-        for response in responses:  # in the order of the path, so those that overlap follow each other
-            start, end = places[response.first], places[response.on_path[-1]] + 1
-            if not spans or start >= spans[-1].end:
-                spans.append(_Span(start, end))
-            self._add_to_span(spans[-1], response, start, end)
         joined: list[int] = []
         found: list[ShardSpan] = []
         done = 0
-        for span in spans:
+        for span in self._iter_spans(responses, places):
             joined += path[done : span.start]
             start = len(joined)
             joined += self._join_span(span)
-            found.append(ShardSpan(start, len(joined), span.shards))
+            shards = ShardSpan(start, len(joined), span.shards)
+            if not is_settled(self._chain, joined, shards):  # a long session has many thousands that are
+                found.append(shards)
             done = span.end
-        return GatheredPath([*joined, *path[done:]], found)
+        joined += path[done:]
+        return GatheredPath(joined, found)
+
+    def _iter_spans(self, responses: Sequence[_Response], places: dict[int, int]) -> Iterator[_Span]:
+        span: _Span | None = None
+        for response in responses:  # in the order of the path, so those that overlap follow each other
+            start, end = places[response.first], places[response.on_path[-1]] + 1
+            if span is not None and start >= span.end:
+                yield span
+                span = None
+            span = span or _Span(start, end)
+            self._add_to_span(span, response, start, end)
+        if span is not None:
+            yield span
 
     def _add_to_span(self, span: _Span, response: _Response, start: int, end: int) -> None:
         span.end = max(span.end, end)

@@ -61,10 +61,15 @@ def order_shards(
     return SentOrder(joined.nodes, unsent, joined.moved)
 
 
+def is_settled(chain: Chain, nodes: Sequence[int], span: ShardSpan) -> bool:
+    """Whether `order_shards` has nothing to do for a span: its shards are together, and all calls have results."""
+    return _check_span(chain, nodes, span) == (True, True)
+
+
 def _check_span(chain: Chain, nodes: Sequence[int], span: ShardSpan) -> tuple[bool, bool]:
     """Whether all shards of a span are of one response and precede its other lines, and whether all calls have results.
 
-    The second is only about results in the same span.
+    The second is only about results in the same span. Neither holds if a boundary is in it, where the path may be cut.
     """
     summaries, types, shards = chain.summaries, chain.types, span.shards
     first = shards.get(nodes[span.start])
@@ -74,6 +79,8 @@ def _check_span(chain: Chain, nodes: Sequence[int], span: ShardSpan) -> tuple[bo
     for at in range(span.start, span.end):  # a hot loop: a long session can have many thousands of spans
         node = nodes[at]
         if types[node] != "message":
+            if types[node] == "compaction":
+                return False, False
             is_after_shards = True
             continue
         summary = summaries[node] or chain.summary(node)
