@@ -58,7 +58,7 @@ def generated(agent: str, folder: Path, count: int) -> Iterator[Session]:
 def installed(session: Session, to: str, folder: Path, branch: BranchChoice = "active") -> Session:
     """Convert a session as `sessiontree convert` does it, which compares the result with the session.
 
-    Not for Claude Code, which has results directly after their calls: a session with a message between them is refused.
+    Not for Claude Code: some sessions with results long after their calls are still refused (docs/acceptance.md).
     """
     folder.mkdir(parents=True)
     path = folder / ("session.json" if to == "opencode" else "session.jsonl")
