@@ -385,13 +385,15 @@ def _is_on_pinned_branch(chain: Chain, loaded: LoadedLines, candidate: int, pinn
     if shard is None or not chain.summary(shard).calls:
         return False
     response = chain.summary(shard).response
-    # A line may have several calls: then the result of another one leads on, too.
+    # A line may have several calls: then the result of another one leads on, too, if it is a child of that line.
     parallel = set(chain.summary(shard).calls).difference(chain.summary(pinned).results)
-    others = (chain.summary(node) for node in nodes if node != shard)
-    return any(
-        (response and other.response == response and other.calls) or not parallel.isdisjoint(other.results)
-        for other in others
-    )
+    for node in nodes:
+        other = chain.summary(node)
+        if node != shard and response and other.response == response and other.calls:
+            return True
+        if not parallel.isdisjoint(other.results) and _parent_link(chain, node) == shard:
+            return True
+    return False
 
 
 def _find_newest_leaf(chain: Chain) -> int | None:
