@@ -53,8 +53,8 @@ class Path(Struct, frozen=True):
     preserved: frozenset[int] = frozenset()
     unsent: frozenset[int] | None = None
     """The lines that are not sent because of open calls; None if the order of `nodes` decides that."""
-    moved: frozenset[int] = frozenset()
-    """The shards that were moved to their response past other lines (see `shard_order`)."""
+    has_late_results: bool = False
+    """Whether results that preceded their call were moved after it (see `shard_order`)."""
 
 
 def find_path(chain: Chain, leaf: int | None, read_options: ReadOptions) -> Path:
@@ -121,7 +121,7 @@ def _with_parallel_lines(
     if read_options.snips:
         removed = chain.once(_snipped_ids)
         nodes = [node for node in nodes if chain.tree.ids[node] not in removed]
-    return Path(nodes, preserved, ordered.unsent, ordered.moved)
+    return Path(nodes, preserved, ordered.unsent, ordered.has_late_results)
 
 
 def _split_trailing_lines(chain: Chain, nodes: list[int], loaded: LoadedLines) -> tuple[list[int], list[int]]:
