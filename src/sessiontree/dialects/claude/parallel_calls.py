@@ -11,7 +11,7 @@ on the path in its order, the others inserted in file order (its SDK sorts by ti
 shard nor a result of it at the end. In a response that starts inside another one, such a line can also precede the
 first shard on the path. `shard_order` then puts the shards together. Of two results for one call the first is kept.
 Results on the path stay there, and are sent only directly after their response. The exception are results before it,
-with no prompt between the two: they are sent after it (`move_early_results`). Without a `message.id` the client finds
+with no prompt between the two: they are sent after it (see `shard_order`). Without a `message.id` the client finds
 none of them; `ReadOptions.recovered` does. `open_calls` has the rule for calls without a result, and `loose_lines` the
 one for the client's notes in a response.
 """
@@ -114,32 +114,6 @@ def insert_parallel_lines(chain: Chain, path: Sequence[int], eligible: LoadedLin
     search = _ParallelLines(chain, path, on_path, off_path, eligible.links, recovered)
     responses = search.find_responses()
     return search.join(responses) if responses else GatheredPath(list(path))
-
-
-def move_early_results(chain: Chain, path: Sequence[int], moved: Container[int]) -> list[int]:
-    """Return a path on which results that precede the shard with their call follow it, if no prompt is between them.
-
-    A repeated line or a bridged parent can put a result there. A shard that was moved to its response past other lines
-    gets none: the client moves results first, and then that result does not follow its response.
-    """
-    early: dict[str, int] = {}
-    """The results since the last prompt, by call."""
-    after: dict[int, list[int]] = {}
-    for node in path:
-        if chain.types[node] != "message":
-            continue
-        summary = chain.summary(node)
-        if summary.is_assistant:
-            found = dict.fromkeys(early.pop(call) for call in summary.calls if call in early)
-            if found and node not in moved:
-                after[node] = list(found)
-        elif summary.results:
-            for call in summary.results:
-                early.setdefault(call, node)
-        elif summary.is_message:
-            early.clear()
-    results = {node for nodes in after.values() for node in nodes}
-    return [line for node in path if node not in results for line in (node, *after.get(node, ()))]
 
 
 class _ParallelLines:
