@@ -1,7 +1,8 @@
 """Transcripts that Claude Code itself writes in random steps: tools in parallel, kills, compactions, forks, rewinds.
 
-A session is compared after every step. The steps are chosen by the seed; what a killed process had written depends on
-time, so a difference cannot always be made again. Its transcript is saved.
+In some steps our own operations change the transcript, and the client goes on after them. A session is compared after
+every step. The steps are chosen by the seed; what a killed process had written depends on time, so a difference cannot
+always be made again. Its transcript is saved.
 """
 
 from __future__ import annotations
@@ -14,17 +15,27 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from acceptance import drivers, network
-from acceptance.cases import Case, Outcome, try_case_safely
+from acceptance.cases import Case, Outcome, failed_outcome, try_case_safely
 from acceptance.directives import make_call
+from acceptance.edits import WrongHistoryError, edit_transcript
 from acceptance.live_samples import SECONDS, make_project
 from acceptance.programs import folder, install
 from acceptance.progress import log, log_difference
 from acceptance.sources import Source
 from sessiontree.core.jsonio import parse_object
 
-Step: TypeAlias = Literal["text", "tools", "kill", "compact", "fork", "rewind", "task"]
+Step: TypeAlias = Literal["text", "tools", "kill", "compact", "fork", "rewind", "task", "edit"]
 
-_STEPS: dict[Step, float] = {"text": 2, "tools": 3, "kill": 4, "compact": 1.5, "fork": 1, "rewind": 1.5, "task": 1}
+_STEPS: dict[Step, float] = {
+    "text": 2,
+    "tools": 3,
+    "kill": 4,
+    "compact": 1.5,
+    "fork": 1,
+    "rewind": 1.5,
+    "task": 1,
+    "edit": 2,
+}
 _COMMANDS = ("echo hi", "ls", "cat a.txt", "sleep 0.3; echo late", "false", "seq 1 20000")
 
 
@@ -67,12 +78,21 @@ class _LiveSession:
     def compare_steps(self) -> Iterator[Outcome]:
         for number in range(self._random.randint(3, 8)):
             step = self._choose_step()
-            self._take(step, number)
+            copy = self._place / f"live-{self._seed}-{number}-{step}.jsonl"
+            case = Case(Source("claude", copy), "claude")
+            wrong: WrongHistoryError | None = None
+            try:
+                self._take(step, number)
+            except WrongHistoryError as error:
+                wrong = error
             self._transcript = self._find_transcript()
-            if self._transcript is not None:  # else it was killed before the first line
-                copy = self._place / f"live-{self._seed}-{number}-{step}.jsonl"
-                shutil.copyfile(self._transcript, copy)
-                yield try_case_safely(Case(Source("claude", copy), "claude"), self._place / f"compared-{number}")
+            if self._transcript is None:
+                continue  # it was killed before the first line
+            shutil.copyfile(self._transcript, copy)
+            if wrong is None:
+                yield try_case_safely(case, self._place / f"compared-{number}")
+            else:
+                yield failed_outcome(case, wrong)
 
     def _find_transcript(self) -> Path | None:
         """The transcript that the client wrote last: a fork is another file."""
@@ -81,10 +101,14 @@ class _LiveSession:
 
     def _choose_step(self) -> Step:
         step = self._random.choices(list(_STEPS), list(_STEPS.values()))[0]
-        needs_session = step in ("compact", "fork", "rewind")
+        needs_session = step in ("compact", "fork", "rewind", "edit")
         return "tools" if needs_session and self._transcript is None else step
 
     def _take(self, step: Step, number: int) -> None:
+        if step == "edit":
+            assert self._transcript is not None
+            edit_transcript(self._transcript, self._random.randrange(1 << 30))
+            return
         options: list[str] = []
         if self._transcript is not None:
             options += ["--resume", self._transcript.stem]
