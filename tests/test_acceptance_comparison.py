@@ -18,7 +18,7 @@ from acceptance.comparison import (
     without_open_calls,
 )
 from acceptance.expectations import expected_messages
-from acceptance.requests import find_history
+from acceptance.requests import find_history, without_reminders
 from acceptance.sources import PICTURE, Source
 
 import sessiontree
@@ -162,3 +162,29 @@ def test_an_aborted_answer_with_content_stays_where_the_program_sends_it() -> No
     failed = [answer("error", words), answer("aborted", thoughts)]
     assert without_failed_turns([*failed, *sent], sends_aborted=True) == sent
     assert without_failed_turns([*failed, *sent]) == sent[1:]
+
+
+def test_reminders_are_left_out_and_notifications_follow_the_results() -> None:
+    note = "<task-notification>done</task-notification>"
+    reminder = "\n<system-reminder>\nx\n</system-reminder>\n"
+    marked = f"<system-reminder>words\n{note}\n</system-reminder>"
+    parts = [{"type": "text", "text": "b"}, {"type": "text", "text": reminder}, {"type": "text", "text": marked}]
+    results = [
+        {"type": "tool_result", "tool_use_id": "1", "content": f"a{marked}{reminder}"},
+        {"type": "tool_result", "tool_use_id": "2", "content": parts},
+    ]
+    messages = [
+        {"role": "user", "content": [*results, {"type": "text", "text": "prompt"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "answer"}]},
+        {"role": "user", "content": [{"type": "text", "text": reminder}]},
+        {"role": "user", "content": [{"type": "text", "text": marked}]},
+    ]
+    first, _, last = without_reminders(messages)
+    assert [block.get("content") or block["text"] for block in first["content"]] == [
+        "a",
+        [{"type": "text", "text": "b"}],
+        note,
+        note,
+        "prompt",
+    ]
+    assert last["content"] == [{"type": "text", "text": note}]

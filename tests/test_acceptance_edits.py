@@ -25,6 +25,7 @@ CONFIRMED = {
     20004864: "a compaction cuts between a call and its result",
     20017011: "a line without a uuid is not continued",
     5153341: "a move to a response that a cycle puts before its own prompts",
+    20002476: "a move to the output of a command in a cycle of repeated lines",
     20006671: "early results of a response with a note between its shards",
 }
 """Seeds of transcripts whose history after the changes was confirmed with the client."""

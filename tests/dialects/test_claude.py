@@ -752,6 +752,18 @@ def test_a_move_to_a_boundary_gives_the_history_that_it_compacts() -> None:
     assert sent(reopened(session)) == before == ["says a", "says b", "says c", "says d"]
 
 
+def test_a_move_to_a_line_that_a_boundary_names_as_its_parent_restores_its_history() -> None:
+    # The client sends the lines after the current one with it, and nothing that precedes a boundary among them.
+    session = session_of(
+        user("a", None), assistant("b", "a", 1), boundary("B", "b", parent="b", time=2), summary("S", "B", 3)
+    )
+    session.move("b")
+    again = reopened(session)
+    assert sent(again) == ["says a", "says b"]
+    (restored,) = [line for id in again.ids if (line := again.fields(id)).get("logicalParentUuid") and id != "B"]
+    assert restored["compactMetadata"]["preservedMessages"]["uuids"] == ["a", "b"]
+
+
 def test_a_move_to_a_line_of_a_subagent_is_refused_with_a_fork_as_the_next_step() -> None:
     session = session_of(user("a", None), user("s", "a", 1, isSidechain=True), assistant("b", "a", 2))
     size = session.journal.size

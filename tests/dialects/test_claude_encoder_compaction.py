@@ -109,10 +109,13 @@ def test_readers_that_only_know_preserved_segments_find_all_parallel_results() -
     assert [message.tool_call_id for message in found if isinstance(message, ToolResult)] == ["c2", "c1", "c3"]
 
 
-def test_a_reset_at_the_end_is_a_boundary_below_the_last_message_because_the_client_ignores_others() -> None:
+def test_a_reset_at_the_end_has_an_empty_answer_below_it_because_the_client_ignores_others() -> None:
     transcript = check_round_trip(user("u1"), assistant("a1", text("one")), entry("reset_boundary", "b1"))
-    (boundary,) = [line for line in transcript.chain if line.get("subtype") == "compact_boundary"]
-    assert boundary["parentUuid"] == transcript.ids["a1"]
+    boundary, answer = transcript.chain[-2:]
+    assert boundary["subtype"] == "compact_boundary"
+    # A boundary that names a parent would be sent with that line, so nothing before the boundary would be.
+    assert boundary["parentUuid"] is None
+    assert (answer["type"], answer["parentUuid"]) == ("assistant", boundary["uuid"])
     assert transcript.messages() == []
 
 

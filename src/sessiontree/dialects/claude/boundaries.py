@@ -99,7 +99,7 @@ def _is_large(chain: Chain) -> bool:
 
 
 def _hide_earlier(chain: Chain, last: int, preserved: list[int], anchor: object = None) -> LoadedLines:
-    links = _splice(chain, last, preserved, anchor)
+    links = _splice(chain, preserved, anchor)
     visible = frozenset(preserved)
     start = chain.position(last)
     copies = frozenset(node for node, first in chain.repeated_lines().items() if first < start) - visible
@@ -110,8 +110,6 @@ def _hide_earlier(chain: Chain, last: int, preserved: list[int], anchor: object 
         if parent is not None and (parent < start or parent in copies) and parent not in visible:
             # Only for user and assistant lines: the missing parent of others is bridged by time, as elsewhere.
             links.setdefault(node, fallback if chain.facts(node).is_turn else None)
-    if links.get(last) is not None:
-        del links[last]
     return LoadedLines(start, visible, links, copies)
 
 
@@ -155,7 +153,7 @@ def _find_preserved(chain: Chain, boundary: int, line: Fields) -> Preserved:
     nodes = None if metadata is None else _preserved_nodes(chain, boundary, metadata)
     if metadata is None or not nodes or chain.find_link(metadata.get("anchorUuid")) is None:
         return _NO_LINES
-    return Preserved(_splice(chain, boundary, nodes, metadata.get("anchorUuid")), frozenset(nodes))
+    return Preserved(_splice(chain, nodes, metadata.get("anchorUuid")), frozenset(nodes))
 
 
 def find_splices(chain: Chain) -> Mapping[int, Sequence[int]]:
@@ -181,7 +179,7 @@ def compacts_nothing(chain: Chain, boundary: int) -> bool:
     return chain.once(_read_boundaries)[boundary].compacts_nothing
 
 
-def _splice(chain: Chain, boundary: int, preserved: Sequence[int], anchor: object) -> dict[int, int | None]:
+def _splice(chain: Chain, preserved: Sequence[int], anchor: object) -> dict[int, int | None]:
     """Return the parents of preserved lines, which follow the anchor, and of the anchor's other children."""
     if not preserved:
         return {}
@@ -189,7 +187,6 @@ def _splice(chain: Chain, boundary: int, preserved: Sequence[int], anchor: objec
     links: dict[int, int | None] = dict(zip(preserved, [node, *preserved[:-1]], strict=True))
     for child in chain.children(node) if node is not None else _find_orphans(chain, anchor):
         links.setdefault(child, preserved[-1])
-    links.pop(boundary, None)  # the boundary stays a root, whatever it names as its parent
     return links
 
 

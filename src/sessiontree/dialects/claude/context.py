@@ -27,9 +27,9 @@ from sessiontree.dialects.claude.messages import (
     without_usage,
 )
 from sessiontree.dialects.claude.open_calls import find_lines_with_open_calls, find_unsent_lines
-from sessiontree.dialects.claude.parallel_calls import move_early_results
 from sessiontree.dialects.claude.path import Path
 from sessiontree.dialects.claude.records import SYNTHETIC, object_in, string_in
+from sessiontree.dialects.claude.shard_order import move_early_results
 from sessiontree.dialects.contract import IndexedLines, ReadOptions
 from sessiontree.errors import ReplacedError
 
@@ -137,8 +137,9 @@ class _Plan(Struct):
 
 def _plan_messages(chain: Chain, path: Path, read_options: ReadOptions) -> _Plan:
     draft = _Draft(chain, path, frozenset())
-    if draft.strays:  # few paths have any
-        path = Path(move_early_results(chain, path.nodes, path.moved), path.preserved, path.unsent)
+    if draft.strays and not path.has_late_results:  # few paths have any
+        nodes, _ = move_early_results(chain, path.nodes, [])
+        path = Path(nodes, path.preserved, path.unsent, has_late_results=True)
         draft = _Draft(chain, path, frozenset())
     if not read_options.recovered and draft.plan.tools.keys() - draft.answered:
         unsent: Collection[int] | None = path.unsent

@@ -188,9 +188,6 @@ def _encode_compaction(transcript: Transcript, entry: CanonicalEntry, parent: st
         logical_parent = before[-1]["uuid"]
         transcript.mark_position(before[-1])
     boundary = transcript.build_boundary(uuids[0], logical_parent, time, metadata, client_fields[0])
-    if not summary and not kept:
-        # The client ignores a boundary if no user or assistant line is above or below it.
-        boundary["parentUuid"] = logical_parent
     lines = [boundary]
     summary_line: Fields | None = None
     if summary:
@@ -202,10 +199,13 @@ def _encode_compaction(transcript: Transcript, entry: CanonicalEntry, parent: st
         }
         summary_line = builder.chain_line("user", uuids[1], uuids[0], time, payload, client_fields[-1])
         lines.append(summary_line)
-    if count > len(lines):
-        # The client inserts kept lines between the summary and its children, so the summary needs a child. And a
-        # boundary with nothing after it has no effect.
+    if kept:
+        # The client inserts kept lines between the summary and its children, so the summary needs a child.
         lines.append(transcript.build_hidden_line(uuids[-1], anchor, time))
+    elif not summary:
+        # The client ignores a boundary without a user or assistant line after it. If the boundary names a parent, it is
+        # not ignored there, but then nothing is sent of a session that is moved back to that parent.
+        lines.append(transcript.build_empty_line(uuids[-1], anchor, time))
     decoded = decode_lines.decode_compaction(boundary, summary_line, transcript.common)
     transcript.add_passthrough(entry, boundary, decoded)
     notes = []

@@ -11,7 +11,7 @@ on the path in its order, the others inserted in file order (its SDK sorts by ti
 shard nor a result of it at the end. In a response that starts inside another one, such a line can also precede the
 first shard on the path. `shard_order` then puts the shards together. Of two results for one call the first is kept.
 Results on the path stay there, and are sent only directly after their response. The exception are results before it,
-with no prompt between the two: they are sent after it (`move_early_results`). Without a `message.id` the client finds
+with no prompt between the two: they are sent after it (see `shard_order`). Without a `message.id` the client finds
 none of them; `ReadOptions.recovered` does. `open_calls` has the rule for calls without a result, and `loose_lines` the
 one for the client's notes in a response.
 """
@@ -116,32 +116,6 @@ def insert_parallel_lines(chain: Chain, path: Sequence[int], eligible: LoadedLin
     return search.join(responses) if responses else GatheredPath(list(path))
 
 
-def move_early_results(chain: Chain, path: Sequence[int], moved: Container[int]) -> list[int]:
-    """Return a path on which results that precede the shard with their call follow it, if no prompt is between them.
-
-    A repeated line or a bridged parent can put a result there. A shard that was moved to its response past other lines
-    gets none: the client moves results first, and then that result does not follow its response.
-    """
-    early: dict[str, int] = {}
-    """The results since the last prompt, by call."""
-    after: dict[int, list[int]] = {}
-    for node in path:
-        if chain.types[node] != "message":
-            continue
-        summary = chain.summary(node)
-        if summary.is_assistant:
-            found = dict.fromkeys(early.pop(call) for call in summary.calls if call in early)
-            if found and node not in moved:
-                after[node] = list(found)
-        elif summary.results:
-            for call in summary.results:
-                early.setdefault(call, node)
-        elif summary.is_message:
-            early.clear()
-    results = {node for nodes in after.values() for node in nodes}
-    return [line for node in path if node not in results for line in (node, *after.get(node, ()))]
-
-
 class _ParallelLines:
     """Collects the lines of the responses on one path that are not together on it.
 
@@ -181,23 +155,23 @@ class _ParallelLines:
             return []
         responses: dict[_Key, _Response] = {}
         owners: dict[str, _Response | None] = {}
-        calls = {
-            call
+        answers = [
+            (node, self._key(node, summary), summary)
             for node, summary in _iter_summaries(self._chain, self._path)
-            if summary.is_assistant and self._key(node, summary) in keys
-            for call in summary.calls
-        }
-        for node, summary in _iter_summaries(self._chain, self._path):
-            if not summary.is_assistant:
-                continue
-            key = self._key(node, summary)
+            if summary.is_assistant
+        ]
+        calls = {call for _, key, summary in answers if key in keys for call in summary.calls}
+        by_shard: dict[int, _Response] = {}
+        for node, key, summary in answers:
             response = responses.get(key)
             if response is not None:
                 response.shards.append(node)
             elif key in keys:
                 responses[key] = response = _Response(node, [], [], [])
-            if response is not None and summary.calls:
-                response.has_calls = True
+            if response is not None:
+                by_shard[node] = response
+                if summary.calls:
+                    response.has_calls = True
             # Branches can have calls with the same id: the first one on the path counts.
             for call in summary.calls:
                 if call in calls:
@@ -211,7 +185,7 @@ class _ParallelLines:
                     owners.setdefault(call, response)
                 if not summary.response:
                     responses[node] = response
-        self._add_results(responses, owners)
+        self._add_results(by_shard, owners)
         return list({response.first: response for response in responses.values()}.values())
 
     def _find_keys(self) -> set[_Key]:
@@ -252,7 +226,7 @@ class _ParallelLines:
         found.discard("")
         return found
 
-    def _add_results(self, responses: dict[_Key, _Response], owners: dict[str, _Response | None]) -> None:
+    def _add_results(self, by_shard: dict[int, _Response], owners: dict[str, _Response | None]) -> None:
         for node, summary in self._results_off_path:
             response = _owner_of_result(owners, summary)
             if response is not None and self._chain.is_in_tree(node):
@@ -268,7 +242,7 @@ class _ParallelLines:
                 continue
             summary = summaries[node] or chain.summary(node)
             if summary.is_assistant:
-                last_answer = member = responses.get(self._key(node, summary))
+                last_answer = member = by_shard.get(node)
             elif summary.results:
                 is_answer = last_answer is not None and _owner_of_result(owners, summary) is last_answer
                 member = last_answer if is_answer else None

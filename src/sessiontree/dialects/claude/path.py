@@ -53,8 +53,8 @@ class Path(Struct, frozen=True):
     preserved: frozenset[int] = frozenset()
     unsent: frozenset[int] | None = None
     """The lines that are not sent because of open calls; None if the order of `nodes` decides that."""
-    moved: frozenset[int] = frozenset()
-    """The shards that were moved to their response past other lines (see `shard_order`)."""
+    has_late_results: bool = False
+    """Whether results that preceded their call were moved after it (see `shard_order`)."""
 
 
 def find_path(chain: Chain, leaf: int | None, read_options: ReadOptions) -> Path:
@@ -66,7 +66,12 @@ def find_path(chain: Chain, leaf: int | None, read_options: ReadOptions) -> Path
     loaded = find_loaded_lines(chain)
     if read_options.recovered or not is_reached(chain, loaded, leaf):
         return find_earlier_path(chain, leaf, read_options)
-    nodes = walk(chain, leaf, loaded.links, client_bridge(chain, loaded), past_boundaries=True)
+    # The client walks up from the last user or assistant line, and then adds the notes after it.
+    *notes, last = _find_row(chain, loaded, leaf)
+    if not is_turn(chain, last) or any(chain.types[note] == "compaction" for note in notes):
+        notes, last = [], leaf
+    nodes = walk(chain, last, loaded.links, client_bridge(chain, loaded), past_boundaries=True)
+    nodes += [note for note in reversed(notes) if note not in nodes]
     # Preserved lines may include an older boundary: the context begins at the last one on the path.
     start = max((at for at, node in enumerate(nodes) if chain.types[node] == "compaction"), default=0)
     return _with_parallel_lines(chain, nodes, leaf, loaded, loaded.preserved, read_options, start)
@@ -81,6 +86,22 @@ def is_reached(chain: Chain, loaded: LoadedLines, leaf: int) -> bool:
     if chain.types[leaf] == "compaction" or leaf not in loaded or leaf in loaded.anchors:
         return False
     return leaf >= loaded.start or leaf == find_client_leaf(chain)
+
+
+def is_followed_by_boundary(chain: Chain, leaf: int) -> bool:
+    """Whether a boundary names a line as its parent, directly or through notes.
+
+    The client sends what follows the last user or assistant line with it. If that includes a boundary, it sends nothing
+    that precedes the boundary.
+    """
+    turns = chain.once(_find_turns_before_boundaries)
+    return bool(turns) and _find_turn(chain, find_loaded_lines(chain), leaf) in turns
+
+
+def _find_turns_before_boundaries(chain: Chain) -> frozenset[int]:
+    loaded = find_loaded_lines(chain)
+    turns = (_find_turn(chain, loaded, node) for node in chain.iter_boundaries(len(chain) - 1) if node in loaded)
+    return frozenset(turn for turn in turns if turn is not None)
 
 
 def find_earlier_path(chain: Chain, leaf: int | None, read_options: ReadOptions) -> Path:
@@ -121,7 +142,7 @@ def _with_parallel_lines(
     if read_options.snips:
         removed = chain.once(_snipped_ids)
         nodes = [node for node in nodes if chain.tree.ids[node] not in removed]
-    return Path(nodes, preserved, ordered.unsent, ordered.moved)
+    return Path(nodes, preserved, ordered.unsent, ordered.has_late_results)
 
 
 def _split_trailing_lines(chain: Chain, nodes: list[int], loaded: LoadedLines) -> tuple[list[int], list[int]]:
@@ -215,6 +236,8 @@ def _find_client_leaf(chain: Chain) -> int | None:
         return None
     pin, pinned, is_explicit = _find_pin(chain, loaded)
     candidate = _find_candidate(chain, loaded, last)
+    if chain.types[candidate] == "compaction":  # one that names a parent is at that parent
+        candidate = _find_turn(chain, loaded, candidate) or candidate
     if pinned is None or pinned == candidate:
         return candidate
     if loaded.preserved and not (is_explicit and pin > last) and pinned not in chain.once(_find_loaded_ends):
@@ -255,10 +278,9 @@ def _find_last_line(chain: Chain, loaded: LoadedLines) -> int | None:
         if not _is_loaded_leaf(chain, loaded, node):
             continue
         # A branch without a user or assistant line is the current one only if there is no other. This is why a boundary
-        # with nothing after it compacts nothing. Next to preserved lines, one that names a parent is at that parent.
-        is_possible = chain.types[node] != "compaction" or bool(loaded.preserved)
-        if is_possible and (turn := _find_turn(chain, loaded, node)) is not None:
-            return node if chain.types[node] != "compaction" else turn
+        # with nothing after it compacts nothing.
+        if has_turn(chain, loaded, node):
+            return node
         if fallback is None:
             fallback = node
     return fallback
@@ -274,15 +296,21 @@ def has_turn(chain: Chain, loaded: LoadedLines, node: int) -> bool:
 
 
 def _find_turn(chain: Chain, loaded: LoadedLines, node: int) -> int | None:
-    """Return the nearest user or assistant line at or above a line. Missing parents are not bridged for this."""
-    seen: set[int] = set()
+    """Return the nearest user or assistant line at or above a line."""
+    last = _find_row(chain, loaded, node)[-1]
+    return last if is_turn(chain, last) else None
+
+
+def _find_row(chain: Chain, loaded: LoadedLines, node: int) -> list[int]:
+    """Return a line and those above it, up to a user or assistant line. Missing parents are not bridged for this."""
+    row: dict[int, None] = {}
     at: int | None = node
-    while at is not None and at not in seen:
+    while at is not None and at not in row:
+        row[at] = None
         if is_turn(chain, at):
-            return at
-        seen.add(at)
+            break
         at = loaded.links[at] if at in loaded.links else chain.recorded_parent(at)
-    return None
+    return list(row)
 
 
 def _find_candidate(chain: Chain, loaded: LoadedLines, last: int) -> int:
@@ -385,13 +413,15 @@ def _is_on_pinned_branch(chain: Chain, loaded: LoadedLines, candidate: int, pinn
     if shard is None or not chain.summary(shard).calls:
         return False
     response = chain.summary(shard).response
-    # A line may have several calls: then the result of another one leads on, too.
+    # A line may have several calls: then the result of another one leads on, too, if it is a child of that line.
     parallel = set(chain.summary(shard).calls).difference(chain.summary(pinned).results)
-    others = (chain.summary(node) for node in nodes if node != shard)
-    return any(
-        (response and other.response == response and other.calls) or not parallel.isdisjoint(other.results)
-        for other in others
-    )
+    for node in nodes:
+        other = chain.summary(node)
+        if node != shard and response and other.response == response and other.calls:
+            return True
+        if not parallel.isdisjoint(other.results) and _parent_link(chain, node) == shard:
+            return True
+    return False
 
 
 def _find_newest_leaf(chain: Chain) -> int | None:

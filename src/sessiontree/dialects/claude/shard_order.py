@@ -1,8 +1,12 @@
 """The order in which the client sends the lines of a path: the shards of each response together.
 
-As measured with client 2.1.325, it first leaves out calls without a result (see `open_calls`), and then moves each
-shard to the one of its response before it, past other answers, and past turns of the user that have a result. A prompt
-or the output of a command without a result in its turn separates shards: they stay two messages.
+As measured with client 2.1.325, in this order:
+
+* A result that precedes the shard with its call follows it, if no prompt is between the two, and if nothing separates
+  the shards of that response: no prompt, no output of a command, and no other answer, not even one that is not sent.
+* Calls without a result are left out (see `open_calls`).
+* Each shard is moved to the one of its response before it, past other answers, and past turns of the user that have a
+  result. A prompt or the output of a command without a result in its turn separates shards: they stay two messages.
 """
 
 from __future__ import annotations
@@ -31,8 +35,8 @@ class SentOrder(Struct, frozen=True):
     nodes: list[int]
     unsent: frozenset[int] | None = None
     """The lines that are not sent because of open calls; None if the order of `nodes` decides that."""
-    moved: frozenset[int] = frozenset()
-    """The shards that were moved past other answers, or past texts of the user."""
+    has_late_results: bool = False
+    """Whether results were moved to the calls after them; else there may be some that precede their call."""
 
 
 def order_shards(
@@ -52,13 +56,68 @@ def order_shards(
             apart.append(span)
     if not apart and not has_open_calls:
         return SentOrder(nodes)
+    nodes, apart = move_early_results(chain, nodes, apart)
     joined = _join_spans(chain, nodes, apart, frozenset())
     if not has_open_calls and not find_lines_with_open_calls(chain, find_last_turn(chain, nodes)):
-        return joined  # only in the last turn does the order decide which open calls are sent
+        # only in the last turn does the order decide which open calls are sent
+        return SentOrder(joined, has_late_results=True)
     open_lines = set() if recovered else find_lines_with_open_calls(chain, [*above, *nodes]).difference(above)
-    unsent = frozenset(find_unsent_lines(chain, nodes, open_lines, joined.nodes))
+    unsent = frozenset(find_unsent_lines(chain, nodes, open_lines, joined))
     joined = _join_spans(chain, nodes, apart, unsent) if unsent else joined
-    return SentOrder(joined.nodes, unsent, joined.moved)
+    return SentOrder(joined, unsent, has_late_results=True)
+
+
+def move_early_results(chain: Chain, path: list[int], spans: list[ShardSpan]) -> tuple[list[int], list[ShardSpan]]:
+    """Return a path on which results that precede the shard with their call follow it, where the client moves them.
+
+    A repeated line or a bridged parent can put a result there. `spans` are parts of the path, and returned as they are
+    then.
+    """
+    early = _find_early_results(chain, path)
+    if not early:
+        return path, spans
+    moved = {node for results in early.values() for node in results}
+    ordered = [line for node in path if node not in moved for line in (node, *early.get(node, ()))]
+    places = {node: at for at, node in enumerate(ordered)}
+    found: list[ShardSpan] = []
+    for span in spans:
+        # It starts with a shard, which stays. It ends before the next line that stays.
+        following = next((node for node in path[span.end :] if node not in moved), None)
+        end = len(ordered) if following is None else places[following]
+        found.append(ShardSpan(places[path[span.start]], end, span.shards))
+    return ordered, found
+
+
+def _find_early_results(chain: Chain, path: Sequence[int]) -> dict[int, list[int]]:
+    """Return the results that have to follow a shard, by shard."""
+    early: dict[str, int] = {}
+    """The results since the last prompt, by call."""
+    after: dict[int, list[int]] = {}
+    response = ""
+    """The response that the next shard continues, if it is of the same one."""
+    ended: set[str] = set()
+    divided: set[str] = set()
+    for node in path:
+        if chain.types[node] != "message":
+            continue
+        summary = chain.summary(node)
+        if summary.is_assistant:
+            if summary.response != response:
+                ended.add(response)
+                response = summary.response
+            if response and response in ended:
+                divided.add(response)
+            found = dict.fromkeys(early.pop(call) for call in summary.calls if call in early)
+            if found:
+                after[node] = list(found)
+        elif summary.results:
+            for call in summary.results:
+                early.setdefault(call, node)
+        elif summary.is_message:
+            early.clear()
+            ended.add(response)
+            response = ""
+    return {node: results for node, results in after.items() if chain.summary(node).response not in divided}
 
 
 def is_settled(chain: Chain, nodes: Sequence[int], span: ShardSpan) -> bool:
@@ -95,26 +154,21 @@ def _check_span(chain: Chain, nodes: Sequence[int], span: ShardSpan) -> tuple[bo
     return is_together, answered.issuperset(calls)
 
 
-def _join_spans(chain: Chain, nodes: list[int], spans: Sequence[ShardSpan], unsent: Container[int]) -> SentOrder:
+def _join_spans(chain: Chain, nodes: list[int], spans: Sequence[ShardSpan], unsent: Container[int]) -> list[int]:
     joined: list[int] = []
-    moved: set[int] = set()
     done = 0
     for span in spans:
         joined += nodes[done : span.start]
-        joined += _join_shards(chain, nodes[span.start : span.end], span.shards, unsent, moved)
+        joined += _join_shards(chain, nodes[span.start : span.end], span.shards, unsent)
         done = span.end
-    return SentOrder([*joined, *nodes[done:]], None, frozenset(moved))
+    return [*joined, *nodes[done:]]
 
 
-def _join_shards(
-    chain: Chain, nodes: Sequence[int], shards: dict[int, int], unsent: Container[int], moved: set[int]
-) -> Iterator[int]:
+def _join_shards(chain: Chain, nodes: Sequence[int], shards: dict[int, int], unsent: Container[int]) -> Iterator[int]:
     types, summaries = chain.types, chain.summaries
     answers: list[list[int]] = []
-    reached: dict[int | str, tuple[list[int], int]] = {}
-    """The answers that the next shards can be moved to, by response, and the number of `others` at the time."""
-    others = 0
-    """Number of answers and texts so far."""
+    reached: dict[int | str, list[int]] = {}
+    """The answers that the next shards can be moved to, by response."""
     has_text = has_results = False
     """What the user's turn has, after the last answer that was not moved."""
     for node in nodes:
@@ -127,16 +181,12 @@ def _join_shards(
                 reached.clear()
             response = shards[node] if node in shards or summary is None else summary.response
             if response in reached:
-                answer, before = reached[response]
-                answer.append(node)
-                if others > before:
-                    moved.add(node)
+                reached[response].append(node)
                 continue
             has_text = has_results = False
-            others += 1
             answers.append([node])
             if response != "":
-                reached[response] = (answers[-1], others)
+                reached[response] = answers[-1]
         else:
             answers.append([node])
             if summary is None:
@@ -145,5 +195,4 @@ def _join_shards(
                 has_results = True
             elif not is_attachment(chain, node):
                 has_text = True
-                others += 1
     return (node for answer in answers for node in answer)

@@ -135,9 +135,12 @@ class Transcript:
         (end,) = self.builder.assign_uuids(CanonicalEntry("", {}, f"behind {boundary['uuid']}"), 1)
         return [boundary, self.build_hidden_line(end, boundary["uuid"], boundary["timestamp"])]
 
-    def build_unpreserving_lines(self, entry: CanonicalEntry, leaf: str) -> list[Fields]:
-        """Build a boundary that restores the path to a line of the file, if a later one preserves parts of it."""
-        kept = self.state.context_hidden_by_boundary(leaf)
+    def build_unpreserving_lines(self, entry: CanonicalEntry, leaf: str, *, at_end: bool = False) -> list[Fields]:
+        """Build a boundary that restores the path to a line of the file, if a later one preserves parts of it.
+
+        With `at_end`, no line is written after it.
+        """
+        kept = self.state.context_hidden_by_boundary(leaf, at_end=at_end)
         if not kept:
             return []
         id, end = self.builder.assign_uuids(entry, 2)
@@ -155,7 +158,7 @@ class Transcript:
                 f"cannot switch to {target}: Claude Code continues only lines of the main conversation; "
                 f"`sessiontree fork SESSION --at {target}` copies that branch into a new session"
             )
-        lines = [] if target is None else self.build_unpreserving_lines(entry, target)
+        lines = [] if target is None else self.build_unpreserving_lines(entry, target, at_end=True)
         if lines and target is not None:
             target = self.state.find_pinned(target, lines[0]["compactMetadata"]["preservedMessages"]["uuids"])
         if self.state.has_chain and not self.state.has_turn(target):
@@ -169,6 +172,12 @@ class Transcript:
         The client ignores a pin on such a position, and a pin on nothing leads to the last line of the file.
         """
         (id,) = self.builder.assign_uuids(CanonicalEntry("", {}, f"at {entry.id}" if entry.id else ""), 1)
+        line = self.build_empty_line(id, parent, self.builder.time(entry))
+        self.mark_position(line)
+        return [line] if parent is not None else [self._build_rewind(), line]
+
+    def build_empty_line(self, id: str, parent: str | None, time: str) -> Fields:
+        """Build an assistant line that the client never sends."""
         message = {
             "id": GENERATED_RESPONSE + id.replace("-", ""),
             "type": "message",
@@ -179,10 +188,10 @@ class Transcript:
             "stop_sequence": None,
             "usage": encode_usage(None),
         }
-        line = self.builder.chain_line("assistant", id, parent, self.builder.time(entry), {"message": message}, {})
-        line[PASSTHROUGH] = {PART: True}
-        self.mark_position(line)
-        return [line] if parent is not None else [self._build_rewind(), line]
+        return {
+            **self.builder.chain_line("assistant", id, parent, time, {"message": message}, {}),
+            PASSTHROUGH: {PART: True},
+        }
 
     def _build_rewind(self) -> Fields:
         # The client writes this pin when the user rewinds to before the first prompt. Without it, a second root looks

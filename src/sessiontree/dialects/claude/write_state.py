@@ -17,7 +17,7 @@ from sessiontree.dialects.claude.boundaries import find_loaded_lines
 from sessiontree.dialects.claude.chain import Chain
 from sessiontree.dialects.claude.line_builder import Call, PlacedEntry
 from sessiontree.dialects.claude.loose_lines import is_note
-from sessiontree.dialects.claude.path import find_path, has_turn, is_reached
+from sessiontree.dialects.claude.path import find_path, has_turn, is_followed_by_boundary, is_reached
 from sessiontree.dialects.contract import AS_CLIENT, IndexedLines, is_metadata_id
 
 
@@ -300,13 +300,17 @@ class WriteState:
             at = placed.parent
         return _flatten(found)
 
-    def context_hidden_by_boundary(self, leaf: str) -> list[str]:
-        """Return the context lines of a line in the file, if a later boundary hides them or changes their order."""
+    def context_hidden_by_boundary(self, leaf: str, *, at_end: bool) -> list[str]:
+        """Return the context lines of a line in the file, if a later boundary hides them or changes their order.
+
+        With `at_end`, no line is written after it.
+        """
         node = None if self._lines is None else self._lines.tree.node_of.get(leaf)
         if self._lines is None or node is None:
             return []
         chain = Chain(self._lines)
-        if is_reached(chain, find_loaded_lines(chain), node):
+        is_hidden = not is_reached(chain, find_loaded_lines(chain), node)
+        if not is_hidden and not (at_end and is_followed_by_boundary(chain, node)):
             return []
         nodes = find_path(chain, node, AS_CLIENT).nodes
         return [self._lines.tree.ids[each] for each in nodes if chain.types[each] != "compaction"]
