@@ -30,6 +30,7 @@ from sessiontree.core.messages import (
     Image,
     Message,
     OtherMessage,
+    Thinking,
     ToolResult,
     blocks_of,
     message_blocks,
@@ -125,12 +126,25 @@ def joined_texts(lines: Sequence[str]) -> list[str]:
     return found
 
 
-def without_failed_turns(messages: Sequence[Message]) -> list[Message]:
-    """Messages without answers that failed or were aborted, and without the results of their calls."""
-    failed = [message for message in messages if isinstance(message, Assistant) and message.stop_reason in FAILED]
+def without_failed_turns(messages: Sequence[Message], *, sends_aborted: bool = False) -> list[Message]:
+    """Messages without answers that failed or were aborted, and without the results of their calls.
+
+    With `sends_aborted`, answers that were aborted after more than thinking stay.
+    """
+    failed = [
+        message
+        for message in messages
+        if isinstance(message, Assistant)
+        and message.stop_reason in FAILED
+        and not (sends_aborted and message.stop_reason == "aborted" and _has_more_than_thinking(message))
+    ]
     calls = {call.id for message in failed for call in tool_calls(message)}
     kept = (message for message in messages if message not in failed)
     return [message for message in kept if not (isinstance(message, ToolResult) and message.tool_call_id in calls)]
+
+
+def _has_more_than_thinking(message: Assistant) -> bool:
+    return any(not isinstance(block, Thinking) for block in blocks_of(message.content))
 
 
 def joined_answers(messages: Sequence[Message]) -> list[Message]:

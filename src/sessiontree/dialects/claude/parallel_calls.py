@@ -313,7 +313,10 @@ class _ParallelLines:
         lines = (*response.shards, *results)
         missed = [node for node in lines if node not in self._on_path and node not in elsewhere]
         if response.has_calls and self._loose:
-            members = dict.fromkeys([response.first, *response.shards, *response.results])
+            # A result that is not used belongs to another response whose call has the same id, with its notes.
+            of_others = self._find_results_elsewhere(response, response.results).keys() - set(results)
+            own = [node for node in response.results if node not in of_others]
+            members = dict.fromkeys([response.first, *response.shards, *own])
             missed += [line for node in members for line in self._loose.get(node, ())]
             loose = {node: self._loose[node] for node in response.on_path if node in self._loose}
             span.after_notes.update({node: loose[node] for node in loose if node not in members})
