@@ -8,7 +8,7 @@ converted, and the program must rebuild the same conversation.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, product
 from pathlib import Path
@@ -48,7 +48,7 @@ from sessiontree.conversion.install import Plan, carry_out, make_plan
 from sessiontree.conversion.install import Request as InstallRequest
 from sessiontree.conversion.walk import iter_entries
 from sessiontree.core.entries import CONTEXT_TYPES
-from sessiontree.core.jsonio import parse_object
+from sessiontree.core.jsonio import parse_object, render_json
 from sessiontree.core.messages import Message, parse_message
 from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.dialects.passthrough import LEFT_OUT
@@ -142,13 +142,14 @@ def try_case(case: Case, folder: Path) -> Outcome:
     except NoHistoryError as error:
         if _has_no_conversation(case):
             return Outcome(case, "ok", "there is no conversation")
-        if case.is_original and case.program == "claude" and _refuses_subagents(case, folder / "again"):
-            return Outcome(case, "known", REFUSES_SUBAGENTS, [str(error)])
+        known = known or _explain_loss(case, REFUSALS, folder / "again")
         return Outcome(case, "known" if known else "differs", known or "", [str(error)])
     ours, theirs = compare_history(case, case.source.opened(case.program), rebuilt)
     if ours == theirs:
         return _try_branches(case, path, folder / "select-in-turn") if case.branch == "all" else Outcome(case, "ok")
     known = known or find_rule_difference(case, ours, theirs, rebuilt)
+    if not known and len(theirs) < len(ours) and ours[len(ours) - len(theirs) :] == theirs:
+        known = _explain_loss(case, LOSSES, folder / "again")
     reason = known or suspect(case, path, rebuilt)
     return Outcome(case, "known" if known else "differs", reason, differences(ours, theirs))
 
@@ -173,22 +174,75 @@ def _has_no_conversation(case: Case) -> bool:
     return case.program not in ("pi", "omp") and nothing == sent
 
 
-REFUSES_SUBAGENTS = "Claude Code refuses a file if a line of a sub-agent is pinned, or is the end next to kept lines"
-
-
-def _refuses_subagents(case: Case, folder: Path) -> bool:
-    """Whether Claude Code rebuilds our history as soon as the lines of sub-agents are left out.
+def _without_subagents(lines: Sequence[bytes]) -> list[bytes]:
+    """Leave out the lines of sub-agents.
 
     Pins on them stay: they name a line that does not exist then, which has no effect, as they have none in our reading.
     Without them, earlier pins would count.
     """
-    path = folder / case.source.path.name
+    return [raw for raw in lines if parse_object(raw).get("isSidechain") is not True]
+
+
+def _without_last_boundaries(lines: Sequence[bytes]) -> list[bytes]:
+    """Leave out the boundaries that no user or assistant line follows."""
+    return [raw for raw, is_last in _mark_last_boundaries(lines) if not is_last]
+
+
+def _without_parents_of_last_boundaries(lines: Sequence[bytes]) -> list[bytes]:
+    """Make the boundaries that no user or assistant line follows roots, as the client writes them."""
+    return [
+        render_json({**parse_object(raw), "parentUuid": None}) + b"\n" if is_last else raw
+        for raw, is_last in _mark_last_boundaries(lines)
+    ]
+
+
+def _mark_last_boundaries(lines: Sequence[bytes]) -> list[tuple[bytes, bool]]:
+    """Return lines, and whether each is a boundary that no user or assistant line follows."""
+    fields = [parse_object(raw) for raw in lines]
+    end = max((at for at, line in enumerate(fields) if line.get("type") in ("user", "assistant")), default=-1)
+    return [
+        (raw, at > end and line.get("subtype") == "compact_boundary")
+        for at, (raw, line) in enumerate(zip(lines, fields, strict=True))
+    ]
+
+
+Change: TypeAlias = Callable[[Sequence[bytes]], list[bytes]]
+
+REFUSALS: dict[str, Change] = {
+    "Claude Code refuses a file if a line of a sub-agent is pinned, or is the end next to kept lines": (
+        _without_subagents
+    ),
+}
+"""Reasons why Claude Code refuses a file that we read, and what is changed in the file to check each of them."""
+
+LOSSES: dict[str, Change] = {
+    "Claude Code sends nothing of a file that ends with a boundary which hides all other lines": (
+        _without_last_boundaries
+    ),
+    "Claude Code sends nothing of a file that ends with a boundary which names a parent": (
+        _without_parents_of_last_boundaries
+    ),
+}
+"""Reasons why Claude Code sends only the end of the history that we read, or nothing; likewise."""
+
+
+def _explain_loss(case: Case, changes: Mapping[str, Change], folder: Path) -> str | None:
+    """Return the reason why Claude Code loses history: with that change of the file, it rebuilds our history."""
+    if not case.is_original or case.program != "claude":
+        return None
     lines = case.source.path.read_bytes().splitlines(keepends=True)
-    kept = [raw for raw in lines if parse_object(raw).get("isSidechain") is not True]
-    if len(kept) == len(lines):
-        return False
-    folder.mkdir()
-    path.write_bytes(b"".join(kept))
+    for number, (reason, change) in enumerate(changes.items()):
+        changed = change(lines)
+        if changed != lines and _rebuilds_history(case, changed, folder / str(number)):
+            return reason
+    return None
+
+
+def _rebuilds_history(case: Case, lines: Sequence[bytes], folder: Path) -> bool:
+    """Whether a program rebuilds the history of a session from other lines."""
+    folder.mkdir(parents=True)
+    path = folder / case.source.path.name
+    path.write_bytes(b"".join(lines))
     try:
         rebuilt = _rebuilt(case.program, path, folder / "run")
     except NoHistoryError:

@@ -752,6 +752,20 @@ def test_a_move_to_a_boundary_gives_the_history_that_it_compacts() -> None:
     assert sent(reopened(session)) == before == ["says a", "says b", "says c", "says d"]
 
 
+def test_a_boundary_at_the_end_that_hides_a_summary_has_the_lines_preserved_after_it() -> None:
+    # The client sends nothing here: a boundary preserved lines once, so the last one hides everything before it.
+    before = compacted(preservedMessages={"anchorUuid": "S", "uuids": ["c", "d"]})[:6]
+    session = session_of(*before, boundary("B2", "S", time=1))
+    assert sent(session) == ["the summary", "says c", "says d"]
+    session.append("user", "next")
+    assert sent(reopened(session)) == ["the summary", "says c", "says d", "next"]
+
+
+def test_a_boundary_at_the_end_that_names_a_parent_has_the_history_before_it() -> None:
+    session = session_of(user("a", None), assistant("b", "a", 1), boundary("B", "b", parent="a", time=2))
+    assert sent(session) == ["says a", "says b"]
+
+
 def test_a_move_to_a_line_that_a_boundary_names_as_its_parent_restores_its_history() -> None:
     # The client sends the lines after the current one with it, and nothing that precedes a boundary among them.
     session = session_of(

@@ -40,6 +40,9 @@ class Preserved(Struct, frozen=True):
 
     links: dict[int, int | None]
     nodes: frozenset[int] = frozenset()
+    anchor: int | None = None
+    """The line that they follow."""
+    last: int | None = None
 
 
 class LoadedLines(Struct, frozen=True):
@@ -151,9 +154,10 @@ def find_preserved(chain: Chain, boundary: int) -> Preserved:
 def _find_preserved(chain: Chain, boundary: int, line: Fields) -> Preserved:
     metadata = _preserved_metadata(line)
     nodes = None if metadata is None else _preserved_nodes(chain, boundary, metadata)
-    if metadata is None or not nodes or chain.find_link(metadata.get("anchorUuid")) is None:
+    anchor = None if metadata is None else chain.find_link(metadata.get("anchorUuid"))
+    if metadata is None or not nodes or anchor is None:
         return _NO_LINES
-    return Preserved(_splice(chain, nodes, metadata.get("anchorUuid")), frozenset(nodes))
+    return Preserved(_splice(chain, nodes, metadata.get("anchorUuid")), frozenset(nodes), anchor, nodes[-1])
 
 
 def find_splices(chain: Chain) -> Mapping[int, Sequence[int]]:

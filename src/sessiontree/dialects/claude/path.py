@@ -169,6 +169,8 @@ def _walk_to_boundary(chain: Chain, leaf: int, read_options: ReadOptions) -> tup
         else:
             # Only the last boundary on the path counts. Its splices change the path, so each one is tried in turn.
             preserved = find_preserved(chain, boundary)
+            if links.get(leaf) == preserved.anchor is not None:
+                links[leaf] = preserved.last  # the lines were preserved after the summary that was compacted
             spliced = walk(chain, leaf, {**links, **preserved.links}, bridge) if preserved.links else nodes
             if boundary not in spliced:
                 continue
@@ -236,8 +238,8 @@ def _find_client_leaf(chain: Chain) -> int | None:
         return None
     pin, pinned, is_explicit = _find_pin(chain, loaded)
     candidate = _find_candidate(chain, loaded, last)
-    if chain.types[candidate] == "compaction":  # one that names a parent is at that parent
-        candidate = _find_turn(chain, loaded, candidate) or candidate
+    if chain.types[candidate] == "compaction":
+        candidate = _find_turn_of_boundary(chain, loaded, candidate)
     if pinned is None or pinned == candidate:
         return candidate
     if loaded.preserved and not (is_explicit and pin > last) and pinned not in chain.once(_find_loaded_ends):
@@ -248,6 +250,20 @@ def _find_client_leaf(chain: Chain) -> int | None:
     if (last > pin or not is_explicit) and _is_on_pinned_branch(chain, loaded, followed, pinned):
         return candidate
     return pinned
+
+
+def _find_turn_of_boundary(chain: Chain, loaded: LoadedLines, boundary: int) -> int:
+    """Return the user or assistant line that a boundary at the end of a file is at, if it is also above that line.
+
+    Otherwise nothing is compacted, and the boundary itself has the history before it.
+    """
+    turn = _find_turn(chain, loaded, boundary)
+    if turn is None:
+        return boundary
+    is_above = bool(loaded.preserved) or boundary in walk(
+        chain, turn, loaded.links, client_bridge(chain, loaded), past_boundaries=True
+    )
+    return turn if is_above else boundary
 
 
 def has_lines_beside_leaf(chain: Chain) -> bool:
