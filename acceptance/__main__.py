@@ -18,6 +18,7 @@ from acceptance.commands import try_commands
 from acceptance.conversions import try_conversions
 from acceptance.generated import random_seed, try_generated
 from acceptance.live_samples import SAMPLE_AGENTS
+from acceptance.live_transcripts import try_live
 from acceptance.matrix import Matrix, render_matrix, run_matrix
 from acceptance.programs import Name
 from acceptance.progress import log, log_difference, timed
@@ -38,6 +39,7 @@ def main() -> int:
     parser.add_argument("--as-is", action="store_true", help="only files that a program opens unchanged, no conversion")
     parser.add_argument("--generated", metavar="N", type=int, help="only N generated sessions for each program")
     parser.add_argument("--converted", metavar="N", type=int, help="only N generated sessions of each agent, converted")
+    parser.add_argument("--live", metavar="N", type=int, help="only N sessions that Claude Code writes in random steps")
     parser.add_argument("--seed", metavar="S", type=int, help="the seed of the first generated session")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--keep", action="store_true", help="keep the scratch folder")
@@ -45,7 +47,8 @@ def main() -> int:
     parser.add_argument("--pinned", action="store_true", help="do not try newer versions of the programs")
     options = parser.parse_args()
 
-    wanted = [name for name in PROGRAMS if options.only in (None, name)]
+    only = options.only if options.live is None else "claude"
+    wanted = [name for name in PROGRAMS if only in (None, name)]
     missing: dict[Name, str | None] = {name: _reason_missing(name) for name in wanted}
     if network.namespace() is None:
         log("Network namespaces are not available: programs run with a proxy that does not exist.")
@@ -58,7 +61,7 @@ def main() -> int:
             assert matrix is not None
             print(render_matrix(matrix))
             return 0 if matrix.is_ok() else 1
-        if options.generated is None and options.converted is None:
+        if options.generated is None and options.converted is None and options.live is None:
             sources = [source for source in iter_sources(scratch) if options.case in source.name]
             with timed("corpus and our own sessions"):
                 outcomes = _try_all(list(iter_cases(sources, installed, conversions=not options.as_is)), scratch)
@@ -72,6 +75,10 @@ def main() -> int:
         generated: dict[str, list[Outcome]] = {}
         if not options.case and not options.as_is:
             seed = random_seed() if options.seed is None else options.seed
+            if options.live is not None:
+                with timed("sessions that Claude Code writes"):
+                    generated["claude, live"] = try_live(scratch / "live", count=options.live, seed=seed)
+                installed = []
             for name in installed:
                 if options.converted is None and name not in WITH_TURNS:
                     continue
@@ -100,7 +107,7 @@ def main() -> int:
 
 def _run_matrix(options: argparse.Namespace, folder: Path) -> Matrix | None:
     """Run the matrix, unless the options select something else."""
-    selects_other = options.case or options.as_is or options.generated or options.converted
+    selects_other = options.case or options.as_is or options.generated or options.converted or options.live
     if selects_other or options.only not in (None, MATRIX):
         return None
     agents = [agent for agent in SAMPLE_AGENTS if options.agents is None or agent in options.agents.split(",")]

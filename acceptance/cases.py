@@ -41,6 +41,7 @@ from acceptance.histories import (
     sent_history,
 )
 from acceptance.programs import Name, Program, install
+from acceptance.requests import without_reminders
 from acceptance.sources import Source
 from sessiontree import Session
 from sessiontree.conversion.install import Plan, carry_out, make_plan
@@ -428,6 +429,7 @@ def _compare_messages(
     if joined:
         meant, theirs = joined_answers(meant), joined_answers(theirs)
     ours = render(meant, "anthropic").messages
+    ours = without_reminders(ours) if case.program == "claude" else ours
     sent = rebuilt["messages"] if case.program in SENDS else render(theirs, "anthropic").messages
     # A conversion drops the thinking of another model.
     ours_lines, sent_lines = both_lines(

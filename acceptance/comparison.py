@@ -30,6 +30,7 @@ from sessiontree.core.messages import (
     Image,
     Message,
     OtherMessage,
+    Thinking,
     ToolResult,
     blocks_of,
     message_blocks,
@@ -125,12 +126,25 @@ def joined_texts(lines: Sequence[str]) -> list[str]:
     return found
 
 
-def without_failed_turns(messages: Sequence[Message]) -> list[Message]:
-    """Messages without answers that failed or were aborted, and without the results of their calls."""
-    failed = [message for message in messages if isinstance(message, Assistant) and message.stop_reason in FAILED]
+def without_failed_turns(messages: Sequence[Message], *, sends_aborted: bool = False) -> list[Message]:
+    """Messages without answers that failed or were aborted, and without the results of their calls.
+
+    With `sends_aborted`, answers that were aborted after more than thinking stay.
+    """
+    failed = [
+        message
+        for message in messages
+        if isinstance(message, Assistant)
+        and message.stop_reason in FAILED
+        and not (sends_aborted and message.stop_reason == "aborted" and _has_more_than_thinking(message))
+    ]
     calls = {call.id for message in failed for call in tool_calls(message)}
     kept = (message for message in messages if message not in failed)
     return [message for message in kept if not (isinstance(message, ToolResult) and message.tool_call_id in calls)]
+
+
+def _has_more_than_thinking(message: Assistant) -> bool:
+    return any(not isinstance(block, Thinking) for block in blocks_of(message.content))
 
 
 def joined_answers(messages: Sequence[Message]) -> list[Message]:
@@ -166,13 +180,20 @@ def purposes(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
     """The intended differences from what Claude Code sends for its own transcript, if the histories differ in nothing
     else; otherwise none."""
     found: list[str] = []
-    sent = [line for at, line in enumerate(theirs) if not _is_filled_in(theirs, at)]
-    if len(sent) < len(theirs):
+    count = len(ours)
+    # One that an earlier run recorded is part of the transcript, and in both.
+    ours, sent = (
+        [line for at, line in enumerate(lines) if not _is_filled_in(lines, at)] for lines in (ours, list(theirs))
+    )
+    if len(theirs) - len(sent) > count - len(ours):
         found.append("Claude Code fills in messages where nothing is left")
-    if sent != list(ours):
+    if len(sent) > len(ours) and _is_stopped_task(sent[-1]):
+        found.append("Claude Code adds that a background task did not end")
+        sent.pop()
+    if sent != ours:
         found.append("Claude Code puts the texts of a response before its calls")
         ours, sent = _with_texts_first(ours), _with_texts_first(sent)
-    return found if sent == list(ours) else []
+    return found if sent == ours else []
 
 
 def drops_open_calls(before: Sequence[str], after: Sequence[str]) -> bool:
@@ -194,6 +215,10 @@ def _is_filled_in(lines: Sequence[str], at: int) -> bool:
     if lines[at] == ORPHANED:
         return at == 0
     return lines[at] == NO_RESPONSE and at > 0 and not _is_answer(lines[at - 1])
+
+
+def _is_stopped_task(line: str) -> bool:
+    return line.startswith("user: <task-notification>") and "<status>stopped</status>" in line
 
 
 def _open_calls(lines: Sequence[str]) -> set[str]:

@@ -41,6 +41,9 @@ from sessiontree.dialects.passthrough import carried_data
 THINKING_AS_TEXT: tuple[Name, ...] = ("opencode",)
 """Programs that send the thinking of another model as text."""
 
+SENDS_ABORTED: tuple[Name, ...] = ("opencode",)
+"""Programs that send no failed answers, except for those that the user aborted after they had some content."""
+
 JOINED_TEXTS: tuple[Name, ...] = ("opencode", "qwen")
 """Programs that send the texts of an answer that follow each other as one; Qwen Code also those of several answers."""
 
@@ -76,7 +79,8 @@ def expected_messages(
     messages = list(context.messages)
     if in_recorded_words:
         messages = _in_recorded_words(list(zip(context.sources, messages, strict=True)), entries)
-    messages = messages if failed_turns else without_failed_turns(messages)
+    if not failed_turns:
+        messages = without_failed_turns(messages, sends_aborted=program in SENDS_ABORTED)
     # First of all one message for each response: Codex has thinking and text in answers of their own.
     messages = joined_answers(messages) if joined else messages
     return _with_tools_of(program, messages, session.dialect.name, _original_calls(entries))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any, TypeAlias
 
@@ -23,13 +23,10 @@ MEDIA_OF_RESULT = ("Attached media from tool result:", "(attached media from pre
 NO_RESPONSE = "No response requested."
 REMINDER = "<system-reminder>"
 _REMINDER_BEFORE = re.compile(r"\A<system-reminder>\nToday: [^<]*</system-reminder>\s*")
-REMINDERS_IN_RESULT = f"\n\n{REMINDER}\n# Environment\n"
-"""The start of the reminders that Claude Code appends to the last result, where it is the end of the history."""
-
-_TOKENS_LEFT = re.compile(
-    r"\s*<system-reminder>\s*<total_tokens>\d+ tokens left</total_tokens>\s*</system-reminder>\s*\Z"
+_REMINDERS_AT_END = re.compile(
+    r"(?:\s*<system-reminder>(?:(?!<system-reminder>).)*</system-reminder>)+\s*\Z", re.DOTALL
 )
-"""What Claude Code appends to the last of parallel results."""
+_NOTIFICATION = re.compile(r"<task-notification>.*?</task-notification>", re.DOTALL)
 
 
 def find_history(requests: Iterable[JsonObject], prompt: str) -> list[JsonObject] | None:
@@ -141,20 +138,60 @@ def _block(part: JsonObject) -> JsonObject:
 def conversation(messages: list[JsonObject], prompt: str) -> list[JsonObject]:
     """Messages without our extra prompt and the client's additions."""
     conversation = []
-    for message in messages:
-        content = message["content"]
-        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        kept = [_without_reminders(_without_reminder(block)) for block in blocks if not _is_added_block(block, prompt)]
-        if kept and message["role"] != "system":
+    for message in without_reminders([message for message in messages if message["role"] != "system"]):
+        kept = [block for block in message["content"] if block["type"] != "text" or block["text"].strip() != prompt]
+        if kept:
             conversation.append({"role": message["role"], "content": kept})
     if conversation and conversation[-1]["content"] == [{"type": "text", "text": NO_RESPONSE}]:
         conversation.pop()
     return conversation
 
 
-def _is_added_block(block: JsonObject, prompt: str) -> bool:
-    text = _without_reminder(block)["text"].strip() if block["type"] == "text" else ""
-    return text == prompt or text.startswith(REMINDER)
+def without_reminders(messages: Sequence[JsonObject]) -> list[JsonObject]:
+    """Messages without the reminders that a client adds: texts of their own, or the end of a result.
+
+    Of a notification about a background task, which is a reminder too, its own words stay, after the results.
+    """
+    found = []
+    for message in messages:
+        content = message["content"]
+        blocks: list[JsonObject] = []
+        notifications: list[JsonObject] = []
+        for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
+            kept, reminders = _split_reminders(_without_reminder(block))
+            notes = [{"type": "text", "text": text} for text in _NOTIFICATION.findall(reminders)]
+            if kept is None:
+                blocks += [*notifications, *notes]
+                notifications = []
+            else:
+                blocks += [kept] if block["type"] == "tool_result" else [*notifications, kept]
+                notifications = notifications + notes if block["type"] == "tool_result" else []
+        blocks += notifications
+        if blocks:
+            found.append({"role": message["role"], "content": blocks})
+    return found
+
+
+def _split_reminders(block: JsonObject) -> tuple[JsonObject | None, str]:
+    """A block without reminders, if anything is left of it, and the reminders."""
+    if block["type"] == "text":
+        is_reminder = block["text"].lstrip().startswith(REMINDER)
+        return (None, block["text"]) if is_reminder else (block, "")
+    content = block.get("content")
+    if block["type"] != "tool_result" or not content:
+        return block, ""
+    if isinstance(content, str):
+        rest = _REMINDERS_AT_END.sub("", content)
+        return {**block, "content": rest}, content[len(rest) :]
+    kept, reminders = list(content), ""
+    while kept and kept[-1].get("type") == "text":
+        text = kept.pop()["text"]
+        rest = _REMINDERS_AT_END.sub("", text)
+        reminders = text[len(rest) :] + reminders
+        if rest:
+            kept.append({"type": "text", "text": rest})
+            break
+    return {**block, "content": kept}, reminders
 
 
 def _without_reminder(block: JsonObject) -> JsonObject:
@@ -163,10 +200,3 @@ def _without_reminder(block: JsonObject) -> JsonObject:
         return block
     rest = _REMINDER_BEFORE.sub("", block["text"])
     return {**block, "text": rest} if rest else block
-
-
-def _without_reminders(block: JsonObject) -> JsonObject:
-    content = block.get("content")
-    if block["type"] != "tool_result" or not isinstance(content, str):
-        return block
-    return {**block, "content": _TOKENS_LEFT.sub("", content.partition(REMINDERS_IN_RESULT)[0])}

@@ -9,9 +9,16 @@ from typing import Any
 import pytest
 from acceptance import network, trees
 from acceptance.cases import Case, compare_history, convert, try_case_safely
-from acceptance.comparison import ANSWER_TO_SUMMARY, both_lines, joined_texts, with_placeholders, without_open_calls
+from acceptance.comparison import (
+    ANSWER_TO_SUMMARY,
+    both_lines,
+    joined_texts,
+    with_placeholders,
+    without_failed_turns,
+    without_open_calls,
+)
 from acceptance.expectations import expected_messages
-from acceptance.requests import find_history
+from acceptance.requests import find_history, without_reminders
 from acceptance.sources import PICTURE, Source
 
 import sessiontree
@@ -144,3 +151,40 @@ def test_a_conversion_that_fails_is_a_case_that_differs(tmp_path: Path) -> None:
     outcome = try_case_safely(Case(Source("pi", tmp_path / "nowhere.jsonl"), "codex"), tmp_path / "run")
     assert outcome.status == "differs"
     assert "nowhere.jsonl" in outcome.reason
+
+
+def test_an_aborted_answer_with_content_stays_where_the_program_sends_it() -> None:
+    def answer(stopped: str, *blocks: dict[str, Any]) -> Message:
+        return parse_message({"role": "assistant", "content": list(blocks), "stopReason": stopped})
+
+    words, thoughts = {"type": "text", "text": "words"}, {"type": "thinking", "thinking": "thoughts"}
+    sent = [answer("aborted", thoughts, words), answer("stop", words)]
+    failed = [answer("error", words), answer("aborted", thoughts)]
+    assert without_failed_turns([*failed, *sent], sends_aborted=True) == sent
+    assert without_failed_turns([*failed, *sent]) == sent[1:]
+
+
+def test_reminders_are_left_out_and_notifications_follow_the_results() -> None:
+    note = "<task-notification>done</task-notification>"
+    reminder = "\n<system-reminder>\nx\n</system-reminder>\n"
+    marked = f"<system-reminder>words\n{note}\n</system-reminder>"
+    parts = [{"type": "text", "text": "b"}, {"type": "text", "text": reminder}, {"type": "text", "text": marked}]
+    results = [
+        {"type": "tool_result", "tool_use_id": "1", "content": f"a{marked}{reminder}"},
+        {"type": "tool_result", "tool_use_id": "2", "content": parts},
+    ]
+    messages = [
+        {"role": "user", "content": [*results, {"type": "text", "text": "prompt"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "answer"}]},
+        {"role": "user", "content": [{"type": "text", "text": reminder}]},
+        {"role": "user", "content": [{"type": "text", "text": marked}]},
+    ]
+    first, _, last = without_reminders(messages)
+    assert [block.get("content") or block["text"] for block in first["content"]] == [
+        "a",
+        [{"type": "text", "text": "b"}],
+        note,
+        note,
+        "prompt",
+    ]
+    assert last["content"] == [{"type": "text", "text": note}]

@@ -587,6 +587,25 @@ def test_flags_on_user_lines_change_nothing() -> None:
         assert texts_of(user("a", None, **mark)) == ["says a"]
 
 
+def test_a_command_stays_with_its_response_if_a_later_one_repeats_the_ids_of_its_calls() -> None:
+    lines = [
+        user("a", None),
+        assistant("b", "a", 0, call("c1"), response="m1"),
+        assistant("c", "b", 0, call("c2"), response="m1"),
+        result("d", "c", "c1"),
+        local_command("e", "d"),
+        result("f", "e", "c2"),
+        boundary("g", "f"),
+        summary("h", "g"),
+        assistant("i", "h", 0, call("c1"), response="m2"),
+        assistant("j", "i", 0, call("c2"), response="m2"),
+        result("k", "j", "c1"),
+        result("l", "k", "c2"),
+        user("m", "l"),
+    ]
+    assert not any("local-command-stdout" in text for text in texts_of(*lines))
+
+
 def test_of_system_lines_only_local_commands_are_sent() -> None:
     lines = [
         user("a", None),

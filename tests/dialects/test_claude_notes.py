@@ -123,3 +123,52 @@ def test_lists_show_and_filter_tags_of_the_client_and_of_the_user(
 def test_search_finds_them(path: Path, capsys: pytest.CaptureFixture[str], words: str) -> None:
     main(["search", "--json", words])
     assert ID in capsys.readouterr().out
+
+
+NOTIFICATION = "<task-notification>\n<status>completed</status>\n</task-notification>"
+MARKED = (
+    "<system-reminder>\nThis is an automatic notification. The user did not write it.\n\n"
+    f"{NOTIFICATION}\n</system-reminder>"
+)
+ORIGIN = {"origin": {"kind": "task-notification"}}
+
+
+def with_notifications(path: Path) -> Path:
+    """A transcript with notifications: as a prompt, as blocks, queued during a turn, and one that a person typed."""
+    queued = {"type": "queued_command", "prompt": NOTIFICATION, "commandMode": "task-notification", **ORIGIN}
+    attachment = {**line("q", "c", "user", "", 3), "type": "attachment", "attachment": queued}
+    del attachment["message"]
+    lines = [
+        line("a", None, "user", "start", 1),
+        line("b", "a", "assistant", [{"type": "text", "text": "working"}], 2),
+        {**line("c", "b", "user", NOTIFICATION, 3), **ORIGIN},
+        attachment,
+        {**line("d", "q", "user", [{"type": "text", "text": NOTIFICATION}], 4), **ORIGIN},
+        {**line("e", "d", "user", NOTIFICATION, 5), "origin": {"kind": "human"}},
+        line("f", "e", "assistant", [{"type": "text", "text": "done"}], 6),
+    ]
+    path.write_text("".join(json.dumps(fields) + "\n" for fields in lines))
+    return path
+
+
+def test_notifications_of_tasks_are_marked_as_not_from_the_user(path: Path) -> None:
+    with sessiontree.open(str(with_notifications(path))) as session:
+        texts = [message_text(message) for message in session.context().messages]
+    assert texts == ["start", "working", MARKED, MARKED, MARKED, NOTIFICATION, "done"]
+
+
+@pytest.mark.parametrize("agent", ["pi", "native", "neovate", "codex"])
+def test_notifications_stay_marked_in_other_agents_and_on_the_way_back(path: Path, tmp_path: Path, agent: str) -> None:
+    texts: list[list[str]] = []
+    source = str(with_notifications(path))
+    for target in (agent, "claude"):
+        copy = str(tmp_path / f"{target}.jsonl")
+        assert main(["convert", source, "--to", target, "--out", copy]) == 0
+        with sessiontree.open(copy) as session:
+            texts.append([message_text(message) for message in session.context().messages])
+        source = copy
+    for found in texts:
+        joined = "\n".join(found)
+        assert joined.count(MARKED) == 3
+        assert joined.count("<system-reminder>") == 3
+        assert joined.count(NOTIFICATION) == 4

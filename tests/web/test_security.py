@@ -81,6 +81,15 @@ def test_large_bodies_are_refused(known: Site) -> None:
     assert known.post("/do", {"plan": "x" * MAX_BODY}).status == 413
 
 
+def test_large_bodies_without_a_length_are_refused_alike(known: Site) -> None:
+    with contextlib.closing(known.connect()) as connection:
+        headers = known.headers(origin=f"http://127.0.0.1:{known.port}")
+        # Chunked, because an iterable has no length.
+        connection.request("POST", "/do", iter([b"x" * MAX_BODY, b"x"]), headers=headers, encode_chunked=True)
+        answer = Answer(connection.getresponse())
+    assert (answer.status, answer.text) == (413, "sessiontree: the request is larger than 262,144 bytes\n")
+
+
 def test_too_many_requests_are_refused_for_a_moment() -> None:
     limit = RateLimit(rate=1, burst=3)
     assert [limit.take() for _ in range(4)] == [True, True, True, False]

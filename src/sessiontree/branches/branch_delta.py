@@ -17,7 +17,6 @@ from sessiontree.branches.merge_records import (
     merge_record_of,
     merged_history,
 )
-from sessiontree.conversion.walk import REPORT
 from sessiontree.core.entries import MESSAGE_TYPES, Entry, milliseconds
 from sessiontree.core.messages import (
     BranchSummaryText,
@@ -30,6 +29,7 @@ from sessiontree.core.messages import (
 )
 from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.dialects.contract import is_metadata_id
+from sessiontree.dialects.passthrough import REPORT
 from sessiontree.dialects.roles import with_original_role
 from sessiontree.session.reader import Reader
 

@@ -31,13 +31,14 @@ from sessiontree.conversion.restatement import (
 )
 from sessiontree.conversion.tool_mapping import ToolMapper, with_original_tools
 from sessiontree.conversion.unsent_turns import UnsentTurns
-from sessiontree.conversion.walk import REPORT, end_of_history, iter_entries
+from sessiontree.conversion.walk import end_of_history, iter_entries
 from sessiontree.core.context import Context
 from sessiontree.core.entries import Config, ForkOrigin
 from sessiontree.core.ids import new_session_id, timestamp
 from sessiontree.core.messages import BLOCK_TYPES, Message
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, Encoder, LossNote, NoteKind, SessionMeta
 from sessiontree.dialects.contract import Dialect
+from sessiontree.dialects.passthrough import REPORT
 from sessiontree.dialects.roles import with_common_role
 from sessiontree.errors import UsageError
 from sessiontree.providers.turns import to_turn
@@ -387,7 +388,7 @@ class _Conversion:
             if not self._may_differ(other):
                 continue
             end = self._current(other)
-            if end is not None and not is_like(context := session.context(other), end):
+            if end and not is_like(context := session.context(other), end):
                 found.append(_UnlikeBranch(end, context, entries))
         if leaf is None:
             return found

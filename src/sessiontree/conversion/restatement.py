@@ -86,6 +86,7 @@ class ContextRisks:
         self._open_calls: dict[str | None, tuple[int, tuple[str, ...]]] = {}
         """By entry: the calls of the last answer that have no result yet, if nothing that separates them came
         after it; and the number of that answer."""
+        self._calls: set[str] = set()
         self._starts: dict[str, int] = {}
         """Entries from which a compaction can keep everything in each client: messages other than results."""
 
@@ -113,9 +114,12 @@ class ContextRisks:
             call = str(message.get("toolCallId"))
             if call not in open_calls:
                 risk = self._count
+                # A client may send a late result on every branch with its call.
+                self._is_everywhere |= call in self._calls
             open_calls = tuple(other for other in open_calls if other != call)
         elif role == "assistant":
             answer, open_calls = self._count, tuple(_call_ids(message.get("content")))
+            self._calls.update(open_calls)
         elif kind == "compaction":
             self._is_everywhere |= "preserveData" in fields
             kept = fields.get("firstKeptEntryId")

@@ -14,12 +14,9 @@ from sessiontree.conversion.replaced_entries import with_replaced
 from sessiontree.core.entries import CONTEXT_TYPES, Custom, Entry
 from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.dialects.contract import HistoryLinks, is_metadata_id
-from sessiontree.dialects.passthrough import LEFT_OUT, is_restated
+from sessiontree.dialects.passthrough import LEFT_OUT, REPORT, is_restated
 from sessiontree.dialects.roles import with_original_role
 from sessiontree.session.reader import Reader
-
-REPORT = "sessiontree.conversion"
-"""The custom entry with the report of a conversion. It describes one file, so it is never converted itself."""
 
 
 def iter_entries(

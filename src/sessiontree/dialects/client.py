@@ -90,7 +90,7 @@ class Client:
     """Whether the lines that an encoder writes for a `reset_boundary` entry make the client's context start empty."""
 
     drops_failed_turns = False
-    """Whether the client never sends an answer that failed or was aborted, nor the results of its calls."""
+    """Whether a context of the client never has an answer that failed or was aborted, nor the results of its calls."""
 
     kinds_before_results: frozenset[str] = frozenset()
     """Kinds of entries after which the client still sends a result as the answer to its call before them."""

@@ -48,6 +48,9 @@ RESTATED = "restated"
 LEFT_OUT = "sessiontree.left-out"
 """The custom type of an entry that has a message only as passthrough data, which no client sends."""
 
+REPORT = "sessiontree.conversion"
+"""The custom type of the entry with the report of a conversion. It describes one file, so it is never converted."""
+
 _CONTENT_PARTS = frozenset({"text", "blocks", "order", "insert", "replace", "merge"})
 
 

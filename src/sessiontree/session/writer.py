@@ -579,7 +579,7 @@ def _encode_all(encoder: Encoder, entries: Sequence[CanonicalEntry], parent: str
     for entry in entries:
         encoded = encoder.encode(entry, parent)
         parent = encoded.id
-        if parent is not None:
+        if parent:  # a metadata entry before all others has an empty one
             ids.append(str(parent))
         if encoded.overwrite is not None:
             overwrites.append(encoded.overwrite)

@@ -20,6 +20,7 @@ from http import HTTPStatus
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -103,12 +104,11 @@ class Access(ServerNames):
         return hmac.compare_digest(cookie.encode(), self._secret.encode())
 
 
-class RefusedError(Exception):
-    """A request that is not answered."""
+class RefusedError(HTTPException):
+    """A request that is not answered; the routes' framework answers it alike, if they meet it first."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
-        super().__init__(reason)
-        self.status, self.reason = status, reason
+        super().__init__(status.value, f"sessiontree: {reason}\n")
 
 
 class RateLimit:
@@ -175,7 +175,7 @@ class SourceGate(ABC):
         if scope["method"] not in _SAFE_METHODS and origin is None:
             raise RefusedError(HTTPStatus.FORBIDDEN, "a request that changes something needs an Origin header")
         if int(headers.get("content-length") or 0) > MAX_BODY:
-            raise RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the request is larger than {MAX_BODY:,} bytes")
+            raise _too_large()
 
 
 class Gate(SourceGate):
@@ -238,10 +238,14 @@ def _limited(receive: Receive) -> Receive:
         message = await receive()
         size += len(message.get("body", b""))
         if size > MAX_BODY:
-            return {"type": "http.disconnect"}
+            raise _too_large()
         return message
 
     return limited
+
+
+def _too_large() -> RefusedError:
+    return RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the request is larger than {MAX_BODY:,} bytes")
 
 
 async def redirect(send: Send, path: str, cookie: str) -> None:
@@ -251,7 +255,7 @@ async def redirect(send: Send, path: str, cookie: str) -> None:
 
 
 async def refuse(send: Send, refusal: RefusedError) -> None:
-    body = f"sessiontree: {refusal.reason}\n".encode()
+    body = refusal.detail.encode()
     headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": refusal.status.value, "headers": headers})
+    await send({"type": "http.response.start", "status": refusal.status_code, "headers": headers})
     await send({"type": "http.response.body", "body": body})

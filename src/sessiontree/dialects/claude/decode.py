@@ -103,6 +103,14 @@ def _has_results(line: Fields) -> bool:
     return line.get("type") == "user" and isinstance(content, list) and any(map(is_tool_result, content))
 
 
+def _find_tool_names(chain: Chain) -> dict[str, str]:
+    """Return the tool of each call in a transcript."""
+    nodes = [node for node, kind in enumerate(chain.types) if kind == "message" and chain.is_in_tree(node)]
+    chain.load_summaries(nodes)
+    summaries = (chain.summary(node) for node in nodes)
+    return {call: tool for found in summaries for call, tool in zip(found.calls, found.tools, strict=True)}
+
+
 class _Decoder:
     """Decodes lines in order. Holds back a response until no more shards of it can follow."""
 
@@ -193,6 +201,10 @@ class _Decoder:
         if line.get("type") == PASSTHROUGH:
             return [decode_lines.decode_metadata_entry(line, self._lines.tree.ids[node])]
         if _has_results(line):
+            chain = Chain(self._lines)
+            if not self._tool_names.keys() >= set(chain.summary(node).results):
+                # Its call is in another part of the history, which is decoded by itself.
+                self._tool_names = {**chain.once(_find_tool_names), **self._tool_names}
             return decode_lines.decode_results(line, self._common, self._tool_names)
         return [decode_lines.decode_user_line(line, self._common)]
 

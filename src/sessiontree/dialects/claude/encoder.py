@@ -77,8 +77,7 @@ class ClaudeEncoder:
     def _encode(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
         transcript = self._transcript
         transcript.metadata_before = transcript.state.metadata_before(parent)
-        if parent is not None:
-            parent = str(parent)
+        parent = str(parent) if parent else None
         match entry.kind:
             case "message":
                 return self._encode_message(entry, parent, object_in(entry.fields, "message"))
@@ -134,7 +133,7 @@ class ClaudeEncoder:
         transcript = self._transcript
         lines: list[Fields] = []
         transcript.metadata_before = transcript.state.metadata_before(leaf)
-        leaf = None if leaf is None else str(leaf)
+        leaf = str(leaf) if leaf else None
         prompt = transcript.state.last_prompt(leaf)
         if leaf is not None and transcript.state.needs_boundary(leaf, is_result=False):
             lines += transcript.build_separator_lines(CanonicalEntry("", {}, "the end"), leaf)

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from sessiontree.core.jsonio import parse_json, render_json
 from sessiontree.dialects.canonical import SessionMeta
-from sessiontree.dialects.claude.history import find_history
+from sessiontree.dialects.claude.boundaries import is_separator
+from sessiontree.dialects.claude.chain import Chain
+from sessiontree.dialects.claude.history import find_end_of_conversion, find_history
 from sessiontree.dialects.claude.locations import session_uuid
 from sessiontree.dialects.claude.records import Fields, object_in, string_in
 from sessiontree.dialects.contract import AS_CLIENT, IndexedLines, is_metadata_id
@@ -18,6 +20,13 @@ def encode_fork(lines: IndexedLines, leaf: int | None, meta: SessionMeta) -> Ite
     """Return the history of a leaf in file order with the labels on it, then a title and a pin."""
     session = session_uuid(meta.id)
     history = set(find_history(lines, leaf, AS_CLIENT))
+    chain = Chain(lines)
+    # Separators are no part of a history, but lines are their children.
+    parents = {parent for node in history if (parent := chain.parents[node]) is not None}
+    history.update(parent for parent in parents if is_separator(chain, parent))
+    report = find_end_of_conversion(chain)
+    if any(node <= report for node in history):  # with it, the lines before it are read as those of a conversion
+        history.add(report)
     nodes = sorted(history | _find_labels(lines, {lines.tree.ids[node] for node in history}))
     for raw in lines.iter_raw(nodes):
         yield _copy_line(raw, session, meta)

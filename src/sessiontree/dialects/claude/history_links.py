@@ -21,7 +21,7 @@ from sessiontree.dialects.claude.boundaries import (
     is_separator,
 )
 from sessiontree.dialects.claude.chain import Chain
-from sessiontree.dialects.claude.history import link_metadata_entries
+from sessiontree.dialects.claude.history import find_end_of_conversion, link_metadata_entries
 from sessiontree.dialects.claude.loose_lines import find_loose_lines, is_note
 from sessiontree.dialects.claude.path import has_lines_beside_leaf
 from sessiontree.dialects.claude.preserved_links import Forest, PreservedLinks, find_order, link_preserved_lines
@@ -46,6 +46,10 @@ def find_history_links(chain: Chain, read_options: ReadOptions) -> HistoryLinks 
     groups = None if preserved is None else _find_groups(chain, parents, compacted)
     if preserved is None or groups is None:
         return None
+    end = find_end_of_conversion(chain)
+    if any(group[0] <= end < max(group) for group in groups):
+        return None
+    groups = [group for group in groups if group[0] > end]  # the lines of a conversion follow what they name
     ends: dict[int, int] = {}
     for group in groups:
         ends.update(dict.fromkeys(group[:-1], group[-1]))

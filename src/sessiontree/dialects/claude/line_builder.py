@@ -129,7 +129,11 @@ class LineBuilder:
 
     def metadata_entry_id(self, entry: CanonicalEntry) -> str:
         """Return the id of an entry on a metadata line: its own, or one derived from its content."""
-        return entry.id or self.generate_id("" if self._lines is not None else f"{entry.kind} {entry.fields}")
+        if entry.id:
+            return entry.id
+        id = self.generate_id("" if self._lines is not None else f"{entry.kind} {entry.fields}")
+        self._used_ids.add(id)  # another branch may have the same content
+        return id
 
     def time(self, entry: CanonicalEntry) -> str:
         """Return an entry's time in the form that the client reads; without one, that of the line before."""

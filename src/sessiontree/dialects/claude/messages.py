@@ -52,6 +52,9 @@ from sessiontree.dialects.passthrough import PASSTHROUGH
 NO_CONTENT = "(no content)"
 """The text that the client sends instead of a message without content."""
 
+_NOTIFICATION = "<system-reminder>\nThis is an automatic notification. The user did not write it.\n\n"
+_NOTIFICATION_END = "\n</system-reminder>"
+
 SENT_TYPES = frozenset({"message", "attachment"})
 """Types of entries that can hold a message for the model."""
 
@@ -76,8 +79,9 @@ def decode_messages(
         case "system":
             return [_decode_user(string_in(line, "content") or "", time)]
         case "attachment":
-            return [_decode_user(content(object_in(line, "attachment").get("prompt")), time)]
-    found = raw_content(line)
+            attachment = object_in(line, "attachment")
+            return [_decode_user(content(_sent_content(attachment, attachment.get("prompt"))), time)]
+    found = _sent_content(line, raw_content(line))
     blocks = found if isinstance(found, list) else ()
     results = [_decode_result(block, content, time, tool_names) for block in blocks if is_tool_result(block)]
     if not results:
@@ -85,6 +89,31 @@ def decode_messages(
     # The client sends results first, in their order, and the user's own text after them.
     rest = [block for block in blocks if not is_tool_result(block)]
     return [*results, _decode_user(content(rest), time)] if rest else results
+
+
+def _sent_content(fields: Fields, content: Any) -> Any:
+    """Return content as the client sends it.
+
+    It marks a notification of a background task, which nobody typed, so that a model does not take it for the user's
+    words or consent. So do we, with words of our own.
+    """
+    if object_in(fields, "origin").get("kind") != "task-notification":
+        return content
+    if isinstance(content, list):
+        return [
+            {**block, "text": _as_notification(block.get("text"))} if _is_text(block) else block for block in content
+        ]
+    return _as_notification(content)
+
+
+def _is_text(block: object) -> bool:
+    return isinstance(block, dict) and block.get("type") == "text"
+
+
+def _as_notification(text: object) -> object:
+    if not isinstance(text, str) or is_reminder_text(text):
+        return text
+    return f"{_NOTIFICATION}{text}{_NOTIFICATION_END}"
 
 
 def _decode_user(content: Any, time: int | None) -> Fields:
@@ -158,6 +187,7 @@ class _MessageLine(Struct, gc=False, omit_defaults=True):
     attachment: Any = None
     error: Any = None
     isApiErrorMessage: bool = False  # noqa: N815 - the file's spelling
+    origin: Any = None
 
 
 class _Tokens(Struct, gc=False):
@@ -371,7 +401,8 @@ def is_from_client(message: Message) -> bool:
 
 
 def is_reminder(block: Block) -> bool:
-    return isinstance(block, Text) and is_reminder_text(block.text)
+    """Whether a block is a reminder that the client makes anew for each request; a notification is history."""
+    return isinstance(block, Text) and is_reminder_text(block.text) and not block.text.startswith(_NOTIFICATION)
 
 
 def is_reminder_text(text: str) -> bool:

@@ -155,23 +155,23 @@ class _ParallelLines:
             return []
         responses: dict[_Key, _Response] = {}
         owners: dict[str, _Response | None] = {}
-        calls = {
-            call
+        answers = [
+            (node, self._key(node, summary), summary)
             for node, summary in _iter_summaries(self._chain, self._path)
-            if summary.is_assistant and self._key(node, summary) in keys
-            for call in summary.calls
-        }
-        for node, summary in _iter_summaries(self._chain, self._path):
-            if not summary.is_assistant:
-                continue
-            key = self._key(node, summary)
+            if summary.is_assistant
+        ]
+        calls = {call for _, key, summary in answers if key in keys for call in summary.calls}
+        by_shard: dict[int, _Response] = {}
+        for node, key, summary in answers:
             response = responses.get(key)
             if response is not None:
                 response.shards.append(node)
             elif key in keys:
                 responses[key] = response = _Response(node, [], [], [])
-            if response is not None and summary.calls:
-                response.has_calls = True
+            if response is not None:
+                by_shard[node] = response
+                if summary.calls:
+                    response.has_calls = True
             # Branches can have calls with the same id: the first one on the path counts.
             for call in summary.calls:
                 if call in calls:
@@ -185,7 +185,7 @@ class _ParallelLines:
                     owners.setdefault(call, response)
                 if not summary.response:
                     responses[node] = response
-        self._add_results(responses, owners)
+        self._add_results(by_shard, owners)
         return list({response.first: response for response in responses.values()}.values())
 
     def _find_keys(self) -> set[_Key]:
@@ -226,7 +226,7 @@ class _ParallelLines:
         found.discard("")
         return found
 
-    def _add_results(self, responses: dict[_Key, _Response], owners: dict[str, _Response | None]) -> None:
+    def _add_results(self, by_shard: dict[int, _Response], owners: dict[str, _Response | None]) -> None:
         for node, summary in self._results_off_path:
             response = _owner_of_result(owners, summary)
             if response is not None and self._chain.is_in_tree(node):
@@ -242,7 +242,7 @@ class _ParallelLines:
                 continue
             summary = summaries[node] or chain.summary(node)
             if summary.is_assistant:
-                last_answer = member = responses.get(self._key(node, summary))
+                last_answer = member = by_shard.get(node)
             elif summary.results:
                 is_answer = last_answer is not None and _owner_of_result(owners, summary) is last_answer
                 member = last_answer if is_answer else None
@@ -313,7 +313,10 @@ class _ParallelLines:
         lines = (*response.shards, *results)
         missed = [node for node in lines if node not in self._on_path and node not in elsewhere]
         if response.has_calls and self._loose:
-            members = dict.fromkeys([response.first, *response.shards, *response.results])
+            # A result that is not used belongs to another response whose call has the same id, with its notes.
+            of_others = self._find_results_elsewhere(response, response.results).keys() - set(results)
+            own = [node for node in response.results if node not in of_others]
+            members = dict.fromkeys([response.first, *response.shards, *own])
             missed += [line for node in members for line in self._loose.get(node, ())]
             loose = {node: self._loose[node] for node in response.on_path if node in self._loose}
             span.after_notes.update({node: loose[node] for node in loose if node not in members})

@@ -219,5 +219,4 @@ class Transcript:
         return line
 
     def place_metadata(self, line: Fields, parent: str | None, notes: Sequence[LossNote]) -> Encoded:
-        id = None if parent is None else AfterMetadata(parent, line["id"])
-        return Encoded(id, [render_json(line)], notes)
+        return Encoded(AfterMetadata(parent or "", line["id"]), [render_json(line)], notes)

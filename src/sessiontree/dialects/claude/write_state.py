@@ -25,7 +25,7 @@ class AfterMetadata(str):
     """The uuid of a chain line, as the position after one of the metadata entries that follow it.
 
     A metadata entry is encoded with the id of its parent, and its child gets that id as its own parent. So the string
-    itself has to record which of the two it refers to.
+    itself has to record which of the two it refers to. It is empty if no chain line precedes the metadata entry.
     """
 
     __slots__ = ("metadata_id",)
@@ -97,10 +97,8 @@ class WriteState:
 
     def metadata_before(self, position: str | None) -> str | None:
         """Return the metadata entry that a position follows; empty when only others do, None when there are none."""
-        if position not in self._last_metadata:
+        if (position or None) not in self._last_metadata:
             return None
-        if position is None:
-            return self._last_metadata[None]  # all roots of a session follow its first metadata entries
         return position.metadata_id if isinstance(position, AfterMetadata) else ""
 
     def main_line(self, id: str) -> str:

@@ -20,7 +20,6 @@ class PiClient(Client):
     kinds_before_results = frozenset({"branch_summary", "compaction"})
     applies_context_edits = True
     encodes_resets = True
-    drops_failed_turns = True
     knows_all_roles = True
 
     @property
