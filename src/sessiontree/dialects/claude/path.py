@@ -432,9 +432,11 @@ def _is_on_pinned_branch(chain: Chain, loaded: LoadedLines, candidate: int, pinn
     response = chain.summary(shard).response
     # A line may have several calls: then the result of another one leads on, too, if it is a child of that line.
     parallel = set(chain.summary(shard).calls).difference(chain.summary(pinned).results)
+    # Another shard leads on if one of the two is above the other.
+    above = nodes if shard in nodes else _recorded_path(chain, loaded, shard)
     for node in nodes:
         other = chain.summary(node)
-        if node != shard and response and other.response == response and other.calls:
+        if node != shard and response and other.response == response and other.calls and node in above:
             return True
         if not parallel.isdisjoint(other.results) and _parent_link(chain, node) == shard:
             return True
