@@ -1,0 +1,42 @@
+"""The changes of a file by which the acceptance run checks that Claude Code itself loses history."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from acceptance.cases import LOSSES, REFUSALS
+
+WITHOUT_SUBAGENTS, WITHOUT_BOUNDARIES, WITHOUT_PARENTS = (*REFUSALS.values(), *LOSSES.values())
+
+
+def line(uuid: str, parent: str | None, type: str = "user", **fields: Any) -> bytes:
+    return json.dumps({"type": type, "uuid": uuid, "parentUuid": parent, **fields}).encode() + b"\n"
+
+
+def boundary(uuid: str, parent: str | None = None) -> bytes:
+    return line(uuid, parent, "system", subtype="compact_boundary")
+
+
+FILE = [line("a", None), boundary("B", "a"), line("b", "B"), boundary("C", "b"), line("n", "C", "attachment")]
+
+
+def test_only_boundaries_that_no_user_or_assistant_line_follows_are_left_out() -> None:
+    assert WITHOUT_BOUNDARIES(FILE) == [*FILE[:3], FILE[4]]
+
+
+def test_only_boundaries_that_no_user_or_assistant_line_follows_become_roots() -> None:
+    parents = [json.loads(raw)["parentUuid"] for raw in WITHOUT_PARENTS(FILE)]
+    assert parents == [None, "a", "B", None, "C"]
+
+
+def test_lines_of_subagents_are_left_out_and_their_pins_stay() -> None:
+    pin = b'{"type":"last-prompt","leafUuid":"s"}\n'
+    assert WITHOUT_SUBAGENTS([FILE[0], line("s", "a", isSidechain=True), pin]) == [FILE[0], pin]
+
+
+@pytest.mark.parametrize("change", [WITHOUT_SUBAGENTS, WITHOUT_BOUNDARIES, WITHOUT_PARENTS])
+def test_a_file_without_such_lines_stays_as_it_is(change: Callable[[Sequence[bytes]], list[bytes]]) -> None:
+    assert change(FILE[:3]) == FILE[:3]
