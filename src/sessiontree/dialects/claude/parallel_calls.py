@@ -55,6 +55,8 @@ class _Response(Struct):
     on_path: list[int]
     """The lines on the path, in its order: shards, results, and the notes after them."""
     has_calls: bool = False
+    apart: list[int] = []
+    """The results on the path that are not together with the response. Loose lines after them are."""
 
 
 class GatheredPath(Struct, frozen=True):
@@ -244,10 +246,12 @@ class _ParallelLines:
             if summary.is_assistant:
                 last_answer = member = by_shard.get(node)
             elif summary.results:
-                is_answer = last_answer is not None and _owner_of_result(owners, summary) is last_answer
-                member = last_answer if is_answer else None
+                owner = _owner_of_result(owners, summary)
+                member = owner if owner is last_answer else None
                 if member is not None:
                     member.results.append(node)
+                elif owner is not None:
+                    owner.apart.append(node)
                 elif last_answer is not None and self._is_child(node, last_answer):
                     member = last_answer
             elif member is not None and not is_note(chain, node):
@@ -316,7 +320,7 @@ class _ParallelLines:
             # A result that is not used belongs to another response whose call has the same id, with its notes.
             of_others = self._find_results_elsewhere(response, response.results).keys() - set(results)
             own = [node for node in response.results if node not in of_others]
-            members = dict.fromkeys([response.first, *response.shards, *own])
+            members = dict.fromkeys([response.first, *response.shards, *own, *response.apart])
             missed += [line for node in members for line in self._loose.get(node, ())]
             loose = {node: self._loose[node] for node in response.on_path if node in self._loose}
             span.after_notes.update({node: loose[node] for node in loose if node not in members})

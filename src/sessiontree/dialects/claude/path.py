@@ -10,7 +10,7 @@ The rules are those of client 2.1.150 and newer, as measured:
 * The last `last-prompt` line after the last boundary is a pin. If the candidate descends from the pinned line over
   recorded parents, or shares a response with it, the candidate is the leaf; otherwise the pinned line is. If the file
   ends with a boundary, or with a note that has no user or assistant line above it, that line has to descend. After an
-  explicit pin only lines written later count as descendants; it stays explicit if the next pins name the same line. A
+  explicit pin only descendants that were written later count; it stays explicit if the next pins name the same line. A
   pin that names a boundary, or a line that does not exist, has no effect.
   If there are preserved lines, a pin on any other line than such an end has none either, except for an explicit one at
   the end of the file.
@@ -247,9 +247,11 @@ def _find_client_leaf(chain: Chain) -> int | None:
     # A boundary or a note without a user or assistant line above it is never current, but here it is the last line.
     latest = next((node for node in chain.iter_links_before(len(chain)) if _is_loaded_leaf(chain, loaded, node)), last)
     followed = latest if latest > last else candidate
-    if (last > pin or not is_explicit) and _is_on_pinned_branch(chain, loaded, followed, pinned):
-        return candidate
-    return pinned
+    if is_explicit:
+        leads_on = last > pin and pinned in _recorded_path(chain, loaded, followed)
+    else:
+        leads_on = _is_on_pinned_branch(chain, loaded, followed, pinned)
+    return candidate if leads_on else pinned
 
 
 def _find_turn_of_boundary(chain: Chain, loaded: LoadedLines, boundary: int) -> int:
@@ -419,8 +421,7 @@ def _can_be_pinned(chain: Chain, loaded: LoadedLines, node: int) -> bool:
 
 def _is_on_pinned_branch(chain: Chain, loaded: LoadedLines, candidate: int, pinned: int) -> bool:
     """Whether a line descends from the pinned one, or from a call that was made in parallel with it."""
-    # Missing parents are bridged only afterwards: a gap between the two means that the client stays at the pin.
-    nodes = walk(chain, candidate, loaded.links, lambda *_: None, past_boundaries=True)
+    nodes = _recorded_path(chain, loaded, candidate)
     if pinned in nodes:
         return True
     # A result counts as the shard that is its parent. One after another result is no part of the response here,
@@ -431,13 +432,23 @@ def _is_on_pinned_branch(chain: Chain, loaded: LoadedLines, candidate: int, pinn
     response = chain.summary(shard).response
     # A line may have several calls: then the result of another one leads on, too, if it is a child of that line.
     parallel = set(chain.summary(shard).calls).difference(chain.summary(pinned).results)
+    # Another shard leads on if one of the two is above the other.
+    above = nodes if shard in nodes else _recorded_path(chain, loaded, shard)
     for node in nodes:
         other = chain.summary(node)
-        if node != shard and response and other.response == response and other.calls:
+        if node != shard and response and other.response == response and other.calls and node in above:
             return True
         if not parallel.isdisjoint(other.results) and _parent_link(chain, node) == shard:
             return True
     return False
+
+
+def _recorded_path(chain: Chain, loaded: LoadedLines, leaf: int) -> list[int]:
+    """Return the path to a line over recorded parents.
+
+    Missing parents are bridged only afterwards: where one is between a line and the pin, the client stays at the pin.
+    """
+    return walk(chain, leaf, loaded.links, lambda *_: None, past_boundaries=True)
 
 
 def _find_newest_leaf(chain: Chain) -> int | None:
