@@ -218,7 +218,7 @@ def _is_filled_in(lines: Sequence[str], at: int) -> bool:
 
 
 def _is_stopped_task(line: str) -> bool:
-    return line.startswith("user: <task-notification>") and "<status>stopped</status>" in line
+    return line.startswith("user: <task-notification>") and "finish before the previous session ended" in line
 
 
 def _open_calls(lines: Sequence[str]) -> set[str]:
