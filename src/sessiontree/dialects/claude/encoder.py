@@ -59,16 +59,17 @@ class ClaudeEncoder:
 
     def encode(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
         encoded = self._encode(entry, parent)
-        if self._lines is None or encoded.id is None or encoded.id == parent or not encoded.lines:
+        # A metadata line changes no position: before the first chain line its own is empty.
+        if self._lines is None or not encoded.id or encoded.id == parent or not encoded.lines:
             return encoded
-        if parent is not None and entry.kind in MESSAGE_TYPES:
+        if parent and entry.kind in MESSAGE_TYPES:
             # A boundary in the file that preserves lines of this path would otherwise change it.
             placeholder = CanonicalEntry("", {}, timestamp=entry.timestamp)
             before = self._transcript.build_unpreserving_lines(placeholder, str(parent))
             lines = _continue_after(before, str(parent), encoded.lines)
             encoded = replace(encoded, lines=[*map(render_json, before), *lines])
         # A boundary is a root, so it never descends from the pinned line.
-        branch = None if entry.kind in ("compaction", "reset_boundary") else parent
+        branch = None if entry.kind in ("compaction", "reset_boundary") else parent or None
         if is_pinned_elsewhere(Chain(self._lines), branch):
             pin = self._transcript.builder.metadata_line("last-prompt", leafUuid=str(encoded.id))
             return replace(encoded, lines=[*encoded.lines, render_json(pin)])
