@@ -157,6 +157,16 @@ def test_a_fork_of_one_branch_has_its_entries_and_its_context(tmp_path: Path) ->
         assert [found.id for found, _ in iter_entries(fork, fork.leaf, all_branches=False)] == expected
 
 
+@pytest.mark.parametrize("seed", [1063, 1145])
+def test_a_fork_takes_along_late_results_of_other_branches(tmp_path: Path, seed: int) -> None:
+    (tmp_path / "pi.jsonl").write_bytes(trees.generate(seed))
+    copy = converted(sessiontree.open(tmp_path / "pi.jsonl", dialect="pi"), tmp_path)
+    for end in copy.leaves():
+        fork = copy.fork(end)
+        assert not fork.problems
+        assert fork.context().messages == copy.context(end).messages
+
+
 @pytest.mark.parametrize("generate", trees.GENERATORS.values(), ids=trees.GENERATORS)
 def test_histories_of_conversions_by_links_are_those_by_walks(generate: Callable[[int], bytes]) -> None:
     linked = 0

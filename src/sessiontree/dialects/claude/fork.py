@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 
 from sessiontree.core.jsonio import parse_json, render_json
 from sessiontree.dialects.canonical import SessionMeta
@@ -10,6 +10,7 @@ from sessiontree.dialects.claude.boundaries import is_separator
 from sessiontree.dialects.claude.chain import Chain
 from sessiontree.dialects.claude.history import find_end_of_conversion, find_history
 from sessiontree.dialects.claude.locations import session_uuid
+from sessiontree.dialects.claude.path import find_path
 from sessiontree.dialects.claude.records import Fields, object_in, string_in
 from sessiontree.dialects.contract import AS_CLIENT, IndexedLines, is_metadata_id
 from sessiontree.dialects.defaults import replace_field
@@ -19,8 +20,10 @@ from sessiontree.dialects.passthrough import PASSTHROUGH
 def encode_fork(lines: IndexedLines, leaf: int | None, meta: SessionMeta) -> Iterator[bytes]:
     """Return the history of a leaf in file order with the labels on it, then a title and a pin."""
     session = session_uuid(meta.id)
-    history = set(find_history(lines, leaf, AS_CLIENT))
     chain = Chain(lines)
+    history = set(find_history(lines, leaf, AS_CLIENT))
+    late = _find_late_results(chain, find_path(chain, leaf, AS_CLIENT).nodes, history)
+    history.update(late)
     # Separators are no part of a history, but lines are their children.
     parents = {parent for node in history if (parent := chain.parents[node]) is not None}
     history.update(parent for parent in parents if is_separator(chain, parent))
@@ -28,8 +31,8 @@ def encode_fork(lines: IndexedLines, leaf: int | None, meta: SessionMeta) -> Ite
     if any(node <= report for node in history):  # with it, the lines before it are read as those of a conversion
         history.add(report)
     nodes = sorted(history | _find_labels(lines, {lines.tree.ids[node] for node in history}))
-    for raw in lines.iter_raw(nodes):
-        yield _copy_line(raw, session, meta)
+    for node, raw in zip(nodes, lines.iter_raw(nodes), strict=True):
+        yield _copy_line(raw, session, meta, late.get(node))
     if not nodes:
         yield _build_first_line(session, meta)
     if meta.title:
@@ -39,6 +42,21 @@ def encode_fork(lines: IndexedLines, leaf: int | None, meta: SessionMeta) -> Ite
         explicit = {} if leaf == last else {"explicit": True}
         pin = {"type": "last-prompt", "leafUuid": lines.tree.ids[leaf], **explicit, "sessionId": session}
         yield render_json(pin)
+
+
+def _find_late_results(chain: Chain, path: Sequence[int], history: Container[int]) -> dict[int, str]:
+    """Return the lines on a path that are no part of the history of a conversion, and the line that each follows.
+
+    The client also sends results on other branches. Their parents are there, so they become children of the calls.
+    """
+    found: dict[int, str] = {}
+    before = ""
+    for node in path:
+        if node not in history and before:
+            found[node] = before
+        elif chain.types[node] == "message" and chain.summary(node).is_assistant:
+            before = chain.tree.ids[node]
+    return found
 
 
 def _build_first_line(session: str, meta: SessionMeta) -> bytes:
@@ -55,12 +73,15 @@ def _find_labels(lines: IndexedLines, ids: set[str]) -> set[int]:
     return {node for node, entry in zip(candidates, entries, strict=True) if entry.get("targetId") in ids}
 
 
-def _copy_line(raw: bytes, session: str, meta: SessionMeta) -> bytes:
-    """Return a line for another session, with its origin marked as the client's `/branch` does."""
+def _copy_line(raw: bytes, session: str, meta: SessionMeta, parent: str | None) -> bytes:
+    """Return a line for another session. Its origin is marked as the client's `/branch` does; `parent` is a new one."""
     try:
         line: Fields = parse_json(raw)
     except ValueError:
         return raw
+    if parent is not None:
+        line["parentUuid"] = parent
+        raw = render_json(line)
     raw = replace_field(raw, "sessionId", session)
     if meta.forked_from is None or "uuid" not in line:
         return raw
