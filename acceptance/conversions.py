@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
-from acceptance import network, transcripts, trees
+from acceptance import network
+from acceptance.agent_sessions import AGENTS, iter_sessions
 from acceptance.cases import (
     Case,
     Outcome,
@@ -31,18 +32,14 @@ from acceptance.comparison import differences
 from acceptance.histories import NoHistoryError, Request, histories
 from acceptance.programs import Name
 from acceptance.progress import show_progress
-from acceptance.sources import Source
-from sessiontree.core.messages import Message
-
-GENERATORS: Mapping[Name, Callable[[int], bytes]] = {"claude": transcripts.generate, **trees.GENERATORS}
 
 
 def try_conversions(program: Name, folder: Path, *, count: int, seed: int) -> list[Outcome]:
     """Convert sessions of the other agents to a program's dialect, and let it read them."""
     cases: list[Case] = []
-    for dialect, generate in GENERATORS.items():
+    for dialect in AGENTS:
         if dialect != program:
-            sources = _generate(dialect, generate, count, seed, folder)
+            sources = list(islice(iter_sessions(dialect, folder / "sources" / dialect, seed), count))
             cases += [case for case in iter_cases(sources, [program], conversions=True) if not case.is_original]
     print(f"{program}: {len(cases)} conversions of generated sessions", file=sys.stderr, flush=True)
     if program not in ("pi", "omp"):
@@ -50,24 +47,6 @@ def try_conversions(program: Name, folder: Path, *, count: int, seed: int) -> li
             attempts = pool.map(lambda case: _try_alone(case, _folder(case, folder)), cases)
             return list(show_progress(program, attempts, len(cases)))
     return list(show_progress(program, _try_together(program, cases, folder), len(cases)))
-
-
-def _generate(dialect: Name, generate: Callable[[int], bytes], count: int, seed: int, folder: Path) -> list[Source]:
-    """The first sessions, from a seed on, that have no problems."""
-    place = folder / "sources" / dialect
-    place.mkdir(parents=True, exist_ok=True)
-    found: list[Source] = []
-    while len(found) < count:
-        source = Source(dialect, place / f"generated-{seed}.jsonl")
-        source.path.write_bytes(generate(seed))
-        seed += 1
-        if source.is_healthy() and any(message.role in ("user", "assistant") for message in _messages(source)):
-            found.append(source)
-    return found
-
-
-def _messages(source: Source) -> Sequence[Message]:
-    return source.opened().context().messages
 
 
 def _folder(case: Case, folder: Path) -> Path:

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from acceptance import drivers
+from acceptance.agent_sessions import without_our_data
 from acceptance.directives import LOOKING, make_call
 from acceptance.drivers import Agent
 from acceptance.programs import Program
 from acceptance.sources import Source
 from sessiontree import Session
 from sessiontree.conversion.install import Request, carry_out, make_plan
-from sessiontree.core.jsonio import parse_object, render_json
 from sessiontree.core.messages import Assistant, ToolCall, ToolResult, User, message_blocks, message_text
 from sessiontree.library import Library
 from sessiontree.plugins import load
@@ -35,7 +35,6 @@ SECONDS = 120.0
 CUTS = 20
 ANSWERS = ("Two files: 你好 🌲", "Both were read.", "One worked.\n\nThe other one failed.")
 CALLS = 4
-_OURS = "sessiontree"
 
 
 class SampleError(Exception):
@@ -145,10 +144,8 @@ def _prompts(agent: Agent, project: Path) -> list[str]:
 def _encode(sample: Sample, agent: Literal["neovate"], home: Path, project: Path) -> Sample:
     plan = make_plan(sample.session, Request(agent, cwd=str(project)), _environment(agent, home))
     carry_out(sample.session, plan)
-    # Without what a way back would need: the program itself does not write it.
-    lines = [parse_object(line) for line in Path(plan.path).read_bytes().splitlines()]
-    own = [{name: value for name, value in line.items() if name != _OURS} for line in lines if line["type"] != _OURS]
-    Path(plan.path).write_bytes(b"".join(render_json(line) + b"\n" for line in own))
+    path = Path(plan.path)
+    path.write_bytes(without_our_data(path.read_bytes(), agent))
     found = find_sample(agent, home)
     _check(found)
     return found

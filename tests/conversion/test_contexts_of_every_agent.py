@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from itertools import groupby, product
+from collections.abc import Iterator
+from itertools import groupby, islice, product
 from pathlib import Path
 
 import pytest
-from acceptance import transcripts, trees
+from acceptance.agent_sessions import AGENTS, GENERATORS, iter_sessions
 from acceptance.comparison import NOTHING_RECORDED, both_lines, without_failed_turns
+from acceptance.sources import Dialect
 
 import sessiontree
 from sessiontree import Session
@@ -18,11 +19,12 @@ from sessiontree.conversion.install import Request, carry_out, make_plan
 from sessiontree.conversion.walk import iter_entries
 from sessiontree.core.messages import BashExecution, CompactionSummary, Message, parse_message
 from sessiontree.dialects.contract import ReadOptions
+from sessiontree.library import Library
 from sessiontree.providers import render
 from tests.builders import THOROUGH
+from tests.dialects.packed_goldens import FOLDER as GOLDENS
+from tests.dialects.packed_goldens import cases_of, unpack
 
-AGENTS = ("claude", "pi", "omp", "neovate", "native", "codex", "opencode", "gemini", "qwen")
-GENERATORS: dict[str, Callable[[int], bytes]] = {"claude": transcripts.generate, **trees.GENERATORS}
 SESSIONS = 100 if THOROUGH else 2
 TWO_STEPS = 100 if THOROUGH else 2
 """Sessions that go through two agents."""
@@ -36,23 +38,19 @@ Sent = tuple[list[str], dict[str, str]]
 
 _CALL = re.compile(r"assistant calls .*? (\S*): ", re.DOTALL)
 _RESULT = re.compile(r"(?:error|result) of (\S*): (.*)", re.DOTALL)
-_REPEATED_ID = re.compile(r"\b(toolu_\d+)_\d+\b")
+_REPEATED_ID = re.compile(r"\b((?:toolu|call)_[0-9a-f]+(?:_open)?)_\d+\b")
 """The new id of a call that a session has twice."""
+_STRAY_TOOL = re.compile(r"\bThe tool \S+ was(?= called; the call was not recorded)")
+_NO_ERRORS = "<bash-stderr></bash-stderr>"
+"""What Claude Code has after the output of a command, if there were no errors; Neovate has nothing there."""
 _REMINDER = re.compile(r"(?:user|summary): <system-reminder>")
 
 
-def generated(agent: str, folder: Path, count: int) -> Iterator[Session]:
+def generated(agent: Dialect, folder: Path, count: int) -> Iterator[Session]:
     """Sessions of an agent without problems, from the first seed on."""
-    seed = SEED
-    while count:
-        path = folder / f"{agent}-{seed}.jsonl"
-        path.write_bytes(GENERATORS[agent](seed))
-        seed += 1
+    for source in islice(iter_sessions(agent, folder, SEED), count):
         # What only the provider of the agent can replay is not converted.
-        session = sessiontree.open(path, dialect=agent, read_options=ReadOptions(provider_history=False))
-        if not session.problems and any(message.role == "user" for message in session.context().messages):
-            count -= 1
-            yield session
+        yield sessiontree.open(source.path, dialect=agent, read_options=ReadOptions(provider_history=False))
 
 
 def installed(session: Session, to: str, folder: Path, branch: BranchChoice = "active") -> Session:
@@ -95,7 +93,7 @@ def sent(lines: list[str]) -> Sent:
     Calls without a result are left out, because agents treat them differently, and so are names of tools, and what
     looks like a reminder of Claude Code. Texts of the assistant that follow each other are one.
     """
-    lines = [_REPEATED_ID.sub(r"\1", line) for line in lines]
+    lines = [_STRAY_TOOL.sub("The tool was", _REPEATED_ID.sub(r"\1", line).replace(_NO_ERRORS, "")) for line in lines]
     results = {found[1]: found[2] for line in lines if (found := _RESULT.match(line)) and found[2] != NOTHING_RECORDED}
     kept: list[str] = []
     for line in lines:
@@ -115,9 +113,9 @@ def sent(lines: list[str]) -> Sent:
     ("target", "branch"),
     [*((target, "active") for target in AGENTS), *((target, "all") for target in AGENTS if target not in LINEAR)],
 )
-@pytest.mark.parametrize("source", GENERATORS)
+@pytest.mark.parametrize("source", AGENTS)
 def test_a_generated_session_gives_its_context_in_every_agent(
-    source: str, target: str, branch: BranchChoice, tmp_path: Path
+    source: Dialect, target: str, branch: BranchChoice, tmp_path: Path
 ) -> None:
     for number, session in enumerate(generated(source, tmp_path, SESSIONS)):
         copy = installed(session, target, tmp_path / str(number), branch)
@@ -126,7 +124,7 @@ def test_a_generated_session_gives_its_context_in_every_agent(
 
 @pytest.mark.parametrize(("source", "first"), list(product(GENERATORS, AGENTS)))
 def test_a_converted_session_gives_the_same_context_in_a_second_agent_and_back(
-    source: str, first: str, tmp_path: Path
+    source: Dialect, first: str, tmp_path: Path
 ) -> None:
     for number, session in enumerate(generated(source, tmp_path, TWO_STEPS)):
         second = AGENTS[(number + AGENTS.index(first)) % len(AGENTS)]
@@ -135,3 +133,40 @@ def test_a_converted_session_gives_the_same_context_in_a_second_agent_and_back(
         check_same(session, across, first)
         back = installed(across, source, tmp_path / f"{number}-back")
         check_same(session, back, first, second)
+
+
+def recorded_sessions(agent: str, case: str, folder: Path) -> Iterator[Session]:
+    """The sessions of a real program in one of its goldens."""
+    home = unpack(agent, case, folder).home
+    environment = {"HOME": str(home), "XDG_CACHE_HOME": str(folder / "cache")}
+    with Library(str(folder / "none"), environment=environment) as library:
+        refs = [summary.ref for summary in library.sessions()]
+    yield from map(sessiontree.open, refs)
+
+
+def golden_files(agent: str) -> list[Path]:
+    return sorted(GOLDENS.glob(f"{agent}/*/*.jsonl"))
+
+
+def check_everywhere(session: Session, folder: Path) -> None:
+    """Convert a session to every agent, with the active branch and with all of them."""
+    for target, branch in product(AGENTS, ("active", "all")):
+        if branch == "active" or target not in LINEAR:
+            check_same(session, installed(session, target, folder / f"{target}-{branch}", branch))
+
+
+@pytest.mark.parametrize("path", [*golden_files("codex"), *golden_files("qwen")], ids=lambda path: path.parent.name)
+def test_a_session_of_codex_or_qwen_code_gives_its_context_in_every_agent(path: Path, tmp_path: Path) -> None:
+    session = sessiontree.open(path)
+    if session.context().messages:
+        check_everywhere(session, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("agent", "case"), [(agent, case) for agent in ("gemini-cli", "opencode") for case in cases_of(agent)]
+)
+def test_a_session_of_gemini_cli_or_opencode_gives_its_context_in_every_agent(
+    agent: str, case: str, tmp_path: Path
+) -> None:
+    for number, session in enumerate(recorded_sessions(agent, case, tmp_path)):
+        check_everywhere(session, tmp_path / str(number))

@@ -346,3 +346,25 @@ def test_a_target_without_resets_keeps_the_conversation_and_the_report_says_what
     assert ("changed", "contexts", "the client sends them differently") in [
         (note.kind, note.what, note.why) for note in done.report.notes
     ]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_answers_that_a_compaction_of_codex_kept_are_sent(target: str) -> None:
+    session = pi_session(
+        {"role": "user", "content": "First."},
+        assistant(text("One."), call("call_1", "read", {"path": "a"})),
+        result("call_1", "read", "the file"),
+        {"role": "user", "content": "Second."},
+        assistant(text("Two.")),
+    )
+    lines = [json.loads(line) for line in sessiontree.convert(session, "codex", branch="active").lines]
+    # Without passthrough data, as Codex itself writes it.
+    own = [{name: value for name, value in line.items() if name != "sessiontree"} for line in lines]
+    items = [line["payload"] for line in own if line["type"] == "response_item"]
+    summary = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "The gist."}]}
+    compacted = {"message": "The gist.", "replacement_history": [summary, *items[1:]]}
+    own.append({"timestamp": "2026-01-01T00:00:00Z", "type": "compacted", "payload": compacted})
+    source = opened(b"".join(map(json_line, own)), "codex")
+    kept = ["One.", "call_1", "call_1: [{'type': 'text', 'text': 'the file'}]", "Second.", "Two."]
+    assert texts(source)[-5:] == kept
+    assert texts(converted(source, target, "active")[0])[-5:] == kept

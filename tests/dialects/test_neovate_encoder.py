@@ -322,6 +322,12 @@ def test_metadata_lines_before_the_first_message_and_after_the_last_belong_to_th
     assert plain(written(*items).decoded()) == plain(items)
 
 
+def test_metadata_lines_after_a_call_without_a_result_belong_to_the_history() -> None:
+    items = [user("a"), answer("b", call("c1")), entry("mode_change", "m", mode="plan"), entry("custom", "n", data=1)]
+    assert plain(written(*items).decoded()) == plain(items)
+    assert plain(written(*items, answer("d", text("ok"))).decoded()) == plain([*items, answer("d", text("ok"))])
+
+
 def test_a_label_names_the_line_and_is_decoded_with_the_id_it_had() -> None:
     label = entry("label", "l", targetId="a", label="start")
     writer = written(user("a"), label, user("b"))

@@ -212,22 +212,30 @@ def has_own_wording(entry: CanonicalEntry) -> bool:
 
 
 def _find_recorded(context: Context, entries: Entries) -> dict[int, _Recorded]:
+    places: dict[str, list[int]] = {}
+    for at, source in enumerate(context.sources):
+        if source in entries:
+            places.setdefault(entries[source].id, []).append(at)
     found: dict[int, _Recorded] = {}
-    first: dict[str, _Recorded] = {}
-    for at, (message, source) in enumerate(zip(context.messages, context.sources, strict=True)):
-        entry = entries.get(source)
-        parts = None if entry is None else _recorded_parts(entry)
-        if entry is None or parts is None:
-            continue
-        if entry.id not in first:
-            found[at] = first[entry.id] = _Recorded(entry, parts)
-        elif entry.kind == "message" or (isinstance(message, Assistant) and not first[entry.id].is_complete):
-            # In OpenCode, the summary is the answer to a question.
-            found[at] = _Recorded(entry, None)
-        else:  # a message that a compaction kept and repeats, not its summary
-            continue
-        first[entry.id].words += _sent_text(message)
+    for numbers in places.values():
+        entry = entries[context.sources[numbers[0]]]
+        parts = _recorded_parts(entry)
+        if parts is not None:
+            found.update(_place_recorded(entry, parts, {at: context.messages[at] for at in numbers}))
     return found
+
+
+def _place_recorded(entry: CanonicalEntry, parts: list[str], messages: Mapping[int, Message]) -> dict[int, _Recorded]:
+    """Find which of the messages of an entry have what was recorded."""
+    texts = {at: _sent_text(message) for at, message in messages.items()}
+    first, *others = messages
+    if entry.kind != "message":
+        # A compaction may also repeat messages that it kept, before and after its summary.
+        at = next((at for at, text in texts.items() if all(part in text for part in parts)), first)
+        is_answer = isinstance(messages[at], Assistant) and at - 1 in messages  # to a question, in OpenCode
+        first, others = (at - 1, [at]) if is_answer else (at, [])
+    words = "".join(texts[at] for at in (first, *others))
+    return {first: _Recorded(entry, parts, words)} | {at: _Recorded(entry, None) for at in others}
 
 
 def _sent_text(message: Message) -> str:

@@ -64,8 +64,8 @@ def has_rollbacks(lines: IndexedLines) -> bool:
 
 
 def find_history(lines: IndexedLines, leaf: int | None) -> list[int]:
-    """The entries from the first to a leaf, without those that were rolled back before it."""
-    if leaf is None:
+    """The entries from the first to a leaf, without those that were rolled back before it; none for a metadata line."""
+    if leaf is None or is_metadata_id(lines.tree.ids[leaf]):
         return []
     if ROLLBACK not in lines.types[:leaf]:
         return lines.tree.path(leaf)

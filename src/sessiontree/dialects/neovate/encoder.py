@@ -78,7 +78,7 @@ class NeovateEncoder(LineBuilder):
         self._out, self._notes = [], []
         last = self._current if self._buffer is None else self._buffer.tail
         if self._buffer is not None:
-            self._close_buffer()
+            self._close_buffer(leaf)
         elif uuid_of(leaf) != last:
             self._append_move(CanonicalEntry("leaf", {}, timestamp=self._time), uuid_of(leaf))
         return self._out
@@ -113,8 +113,8 @@ class NeovateEncoder(LineBuilder):
         if is_tool_result(entry) and buffer.is_open(_call_id(entry)):
             return self._encoded(self._add_result(buffer, entry, parent))
         if entry.kind in ("compaction", "reset_boundary") or role_of(entry) == "assistant":
-            metadata_id = parent.metadata_id if isinstance(parent, Position) else ""
-            tail = self._close_buffer()
+            metadata_id = parent.metadata_id if isinstance(parent, Position) and buffer.is_started else ""
+            tail = self._close_buffer(parent)
             return self._encoded(self._append(entry, Position(tail, metadata_id) if metadata_id else tail))
         if has_tree_line(entry) or buffer.is_started:
             return self._encoded(self._add_pending(buffer, entry, parent))
@@ -208,10 +208,12 @@ class NeovateEncoder(LineBuilder):
                 buffer.trace.copies.append(uuid)
                 self._kept.copies[uuid] = line
 
-    def _close_buffer(self) -> str:
-        """End the turn, even with open calls; returns the uuid of its last line."""
+    def _close_buffer(self, end: str | None = None) -> str:
+        """End the turn at an entry, even with open calls; returns the uuid of its last line."""
         buffer = self._buffer
         assert buffer is not None
+        if isinstance(end, Position) and not buffer.is_started:
+            buffer.marks |= self._after_mark(end)
         if buffer.fill_missing():
             self._notes.append(_FILLED_CALLS)
         if buffer.uuid is None:

@@ -1,0 +1,88 @@
+"""Generated sessions of every agent, for conversions.
+
+Claude Code, Pi and oh-my-pi have generators. A session of any other agent is one of those, converted. Data that only
+we write is removed from it, so that it reads like one of its agent's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from acceptance import transcripts, trees
+from acceptance.sources import Dialect, Source
+from sessiontree.conversion.convert import BranchChoice
+from sessiontree.conversion.install import Request, carry_out, make_plan
+from sessiontree.core.jsonio import parse_object, render_json
+from sessiontree.dialects.passthrough import PASSTHROUGH
+from sessiontree.plugins import load
+
+GENERATORS: Mapping[Dialect, Callable[[int], bytes]] = {
+    "claude": transcripts.generate,
+    "pi": trees.generate,
+    "omp": trees.generate_omp,
+}
+AGENTS: tuple[Dialect, ...] = (*GENERATORS, "codex", "opencode", "gemini", "qwen", "neovate", "native")
+
+
+def iter_sessions(dialect: Dialect, folder: Path, seed: int) -> Iterator[Source]:
+    """Generate sessions without problems, from a seed on, without end."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in count(seed):
+        source = _generate(dialect, number, folder) if dialect in GENERATORS else _derive(dialect, number, folder)
+        if source is not None and _is_useful(source):
+            yield source
+
+
+def _generate(dialect: Dialect, seed: int, folder: Path) -> Source:
+    source = Source(dialect, folder / f"generated-{seed}.jsonl")
+    source.path.write_bytes(GENERATORS[dialect](seed))
+    return source
+
+
+def _derive(dialect: Dialect, seed: int, folder: Path) -> Source | None:
+    """Convert a generated session to a dialect; None if it has problems."""
+    origins = folder / "origins"
+    origins.mkdir(exist_ok=True)
+    origin = _generate(list(GENERATORS)[seed % len(GENERATORS)], seed, origins)
+    if not _is_useful(origin):
+        return None
+    path = folder / f"generated-{seed}{'.json' if dialect == 'opencode' else '.jsonl'}"
+    session = origin.opened(dialect)
+    branch: BranchChoice = "active" if load("dialects", dialect).traits.is_linear else "all"
+    carry_out(session, make_plan(session, Request(dialect, branch=branch, out=str(path))))
+    path.write_bytes(without_our_data(path.read_bytes(), dialect))
+    return Source(dialect, path)
+
+
+def _is_useful(source: Source) -> bool:
+    messages = source.opened().context().messages
+    return source.is_healthy() and any(message.role in ("user", "assistant") for message in messages)
+
+
+def without_our_data(data: bytes, dialect: Dialect) -> bytes:
+    """Remove from a converted session what its agent would not have written."""
+    if dialect == "opencode":  # one document
+        return render_json(_without_passthrough(parse_object(data)))
+    lines = list(map(parse_object, data.splitlines()))
+    # The mark in the header of a native session is part of its format.
+    kept = [lines.pop(0)] if dialect == "native" else []
+    parents: dict[str, Any] = {}
+    """Lines that are removed -> their parents."""
+    for line in lines:
+        if PASSTHROUGH in (line.get("type"), line.get("subtype")):
+            parents[str(line.get("uuid"))] = line.get("parentUuid")
+            continue
+        line = _without_passthrough(line)
+        while line.get("parentUuid") in parents:
+            line["parentUuid"] = parents[line["parentUuid"]]
+        kept.append(line)
+    return b"".join(render_json(line) + b"\n" for line in kept)
+
+
+def _without_passthrough(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_passthrough(each) for name, each in value.items() if name != PASSTHROUGH}
+    return [_without_passthrough(each) for each in value] if isinstance(value, list) else value
