@@ -13,8 +13,8 @@ from typing import Any
 
 from acceptance import transcripts, trees
 from acceptance.sources import Dialect, Source
-from sessiontree.conversion.convert import BranchChoice
 from sessiontree.conversion.install import Request, carry_out, make_plan
+from sessiontree.conversion.launch import branches_for
 from sessiontree.core.jsonio import parse_object, render_json
 from sessiontree.dialects.passthrough import PASSTHROUGH
 from sessiontree.plugins import load
@@ -51,8 +51,8 @@ def _derive(dialect: Dialect, seed: int, folder: Path) -> Source | None:
         return None
     path = folder / f"generated-{seed}{'.json' if dialect == 'opencode' else '.jsonl'}"
     session = origin.opened(dialect)
-    branch: BranchChoice = "active" if load("dialects", dialect).traits.is_linear else "all"
-    carry_out(session, make_plan(session, Request(dialect, branch=branch, out=str(path))))
+    request = Request(dialect, branch=branches_for(load("dialects", dialect)), out=str(path))
+    carry_out(session, make_plan(session, request))
     path.write_bytes(without_our_data(path.read_bytes(), dialect))
     return Source(dialect, path)
 

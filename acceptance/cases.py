@@ -46,12 +46,14 @@ from acceptance.sources import Source
 from sessiontree import Session
 from sessiontree.conversion.install import Plan, carry_out, make_plan
 from sessiontree.conversion.install import Request as InstallRequest
+from sessiontree.conversion.launch import branches_for
 from sessiontree.conversion.walk import iter_entries
 from sessiontree.core.entries import CONTEXT_TYPES
 from sessiontree.core.jsonio import parse_object, render_json
 from sessiontree.core.messages import Message, parse_message
 from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.dialects.passthrough import LEFT_OUT
+from sessiontree.plugins import load
 from sessiontree.providers import render
 from sessiontree.views.json import describe_state
 
@@ -341,10 +343,9 @@ def _is_of_conversation(entry: CanonicalEntry) -> bool:
 def convert(source: Source, target: Name, folder: Path, branch: BranchChoice = "active") -> Path:
     """Convert a source to the dialect of a program; returns the file in `folder`."""
     path = folder / source.path.name
+    session = source.opened()
     # Pi resumes a session only in a working folder that exists.
-    done = sessiontree.convert(source.opened(), target, branch=branch, cwd=str(folder))
-    with path.open("wb") as file:
-        file.writelines(done.lines)
+    carry_out(session, make_plan(session, InstallRequest(target, branch, cwd=str(folder), out=str(path))))
     return path
 
 
@@ -363,10 +364,11 @@ def install_session(
     program: Program,
     home: Path,
     project: Path,
-    branch: BranchChoice = "active",
+    branch: BranchChoice | None = None,
 ) -> Plan:
     """Convert a session and install it in a program's home, as `resume --in` does."""
-    plan = make_plan(session, InstallRequest(agent, branch, cwd=str(project)), drivers.environment(agent, home))
+    request = InstallRequest(agent, branch or branches_for(load("dialects", agent)), cwd=str(project))
+    plan = make_plan(session, request, drivers.environment(agent, home))
     carry_out(session, plan)
     if plan.install:
         result = drivers.run(agent, [str(program.binary), *plan.install[1:]], home, project, SECONDS)

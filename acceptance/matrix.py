@@ -36,6 +36,8 @@ from acceptance.live_samples import (
 from acceptance.programs import NotInstalledError, Program
 from sessiontree import Session
 from sessiontree.conversion.install import Request, carry_out, make_plan
+from sessiontree.conversion.launch import branches_for
+from sessiontree.plugins import load
 from sessiontree.providers import render
 
 Status: TypeAlias = Literal["ok", "known", "differs", "read back", "could not run"]
@@ -222,7 +224,8 @@ def _read_back(sample: Sample, target: SampleAgent, home: Path, project: Path) -
     session = sample.session
     if sample.agent == target:
         return Cell(sample.agent, target, "read back")
-    plan = make_plan(session, Request(target, cwd=str(project)), environment)
+    request = Request(target, branches_for(load("dialects", target)), cwd=str(project))
+    plan = make_plan(session, request, environment)
     converted: Session = carry_out(session, plan)
     meant = expected_messages(session, target)
     read = render(joined_answers(converted.context().messages), "anthropic").messages

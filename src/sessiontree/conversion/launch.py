@@ -64,11 +64,16 @@ def plan_resumption(
             return Resumption(found.command, found.cwd, copy=found)
     check_not_empty(session)
     target: Dialect = plugins.load("dialects", agent)
-    branch: BranchChoice = "active" if target.traits.is_linear else "all"
+    branch = branches_for(target)
     # A copy for the session's own agent is a fork, which that agent finds: oh-my-pi and xcsh share a dialect.
     is_fork = agent == session.dialect.name
     plan = make_plan(session, Request(agent, branch=branch, cwd=cwd, fork=is_fork), environment)
     return Resumption(plan.resume, plan.cwd, plan)
+
+
+def branches_for(target: Dialect) -> BranchChoice:
+    """Which branches a copy for another agent has: all of them, if the agent has branches."""
+    return "active" if target.traits.is_linear else "all"
 
 
 def resume_in_place(
