@@ -34,6 +34,7 @@ from sessiontree.core.messages import (
     ToolResult,
     blocks_of,
     message_blocks,
+    message_text,
     tool_calls,
 )
 from sessiontree.providers import render
@@ -151,9 +152,12 @@ def joined_answers(messages: Sequence[Message]) -> list[Message]:
     """Messages with answers that follow each other as one: Codex records each part of a response by itself.
 
     Otherwise a rendered history would have the result of each call directly after it, and not after all calls.
+    Placeholders for missing results are left out: Codex has them directly after their calls.
     """
     joined: list[Message] = []
     for message in messages:
+        if isinstance(message, ToolResult) and message_text(message).startswith(MISSING_RESULT_TEXTS):
+            continue
         last = joined[-1] if joined else None
         if isinstance(message, Assistant) and isinstance(last, Assistant):
             joined[-1] = replace(message, content=(*blocks_of(last.content), *blocks_of(message.content)))
