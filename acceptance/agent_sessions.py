@@ -15,6 +15,7 @@ from acceptance import transcripts, trees
 from acceptance.sources import Dialect, Source
 from sessiontree.conversion.install import Request, carry_out, make_plan
 from sessiontree.conversion.launch import branches_for
+from sessiontree.conversion.restatement import RESTATED_NOTE
 from sessiontree.core.jsonio import parse_object, render_json
 from sessiontree.dialects.passthrough import PASSTHROUGH
 from sessiontree.plugins import load
@@ -43,7 +44,7 @@ def _generate(dialect: Dialect, seed: int, folder: Path) -> Source:
 
 
 def _derive(dialect: Dialect, seed: int, folder: Path) -> Source | None:
-    """Convert a generated session to a dialect; None if it has problems."""
+    """Convert a generated session to a dialect; None if it has problems, or if the copy repeats its messages."""
     origins = folder / "origins"
     origins.mkdir(exist_ok=True)
     origin = _generate(list(GENERATORS)[seed % len(GENERATORS)], seed, origins)
@@ -52,7 +53,10 @@ def _derive(dialect: Dialect, seed: int, folder: Path) -> Source | None:
     path = folder / f"generated-{seed}{'.json' if dialect == 'opencode' else '.jsonl'}"
     session = origin.opened(dialect)
     request = Request(dialect, branch=branches_for(load("dialects", dialect)), out=str(path))
-    carry_out(session, make_plan(session, request))
+    plan = make_plan(session, request)
+    if any(note.what == RESTATED_NOTE.what for note in plan.report.notes):
+        return None  # an agent repeats no messages
+    carry_out(session, plan)
     path.write_bytes(without_our_data(path.read_bytes(), dialect))
     return Source(dialect, path)
 

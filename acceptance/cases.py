@@ -24,6 +24,7 @@ from acceptance.comparison import (
     joined_texts,
     purposes,
     with_placeholders,
+    with_repeated_ids,
     without_failed_turns,
     without_open_calls,
 )
@@ -453,6 +454,10 @@ def find_rule_difference(
     case: Case, ours: Sequence[str], theirs: Sequence[str], rebuilt: JsonObject, leaf: str | None = None
 ) -> str | None:
     """The reason, if the histories differ only because programs treat the same entries differently."""
+    if case.program == "claude" and not case.is_original:
+        theirs = with_repeated_ids(theirs, ours)
+        if ours == theirs:
+            return "calls that a session repeats have numbered ids in Claude Code"
     if case.program == "claude" and (found := purposes(ours, theirs)):
         return "; ".join(found)
     if case.is_original and (case.source.dialect, case.program) != ("native", "omp"):

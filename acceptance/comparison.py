@@ -65,7 +65,7 @@ FILLER_TEXTS = (
 )
 ANSWER_TO_SUMMARY = "Got it. Thanks for the additional context!"
 """The answer that Gemini CLI and Qwen Code have directly after a summary. There, it is left out."""
-QUESTION_BEFORE_SUMMARY = "user: What did we do so far?"
+QUESTION_BEFORE_SUMMARY = "What did we do so far?"
 """The prompt that OpenCode has directly before a summary, which is the answer. There, it is left out."""
 # What Claude Code sends where nothing is left of the first message, and before a prompt without an answer before it.
 ORPHANED = "user: [Orphaned tool result removed due to conversation resume]"
@@ -80,6 +80,8 @@ FAILED = ("aborted", "error")
 # The lines of a call and of a result, with its id. Ids have no white space.
 _CALL = re.compile(r"assistant calls .*? (\S*): ", re.DOTALL)
 _RESULT = re.compile(r"(?:error|result) of (\S*): (.*)", re.DOTALL)
+
+_NUMBERED_ID = re.compile(r"(.+)_\d+\Z")
 
 _ANSWER = "assistant: "
 
@@ -111,6 +113,21 @@ def both_lines(
 def without_open_calls(lines: Sequence[str]) -> list[str]:
     """Lines without the calls that have no recorded result."""
     return _without_calls(lines, _open_calls(lines))
+
+
+def with_repeated_ids(lines: Sequence[str], others: Sequence[str]) -> list[str]:
+    """Lines with the ids of calls as others have them, where a conversion numbered those that a session repeats."""
+    ids = {found[1] for line in others if (found := _CALL.match(line))}
+    renamed = {
+        id: origin[1]
+        for line in lines
+        if (found := _CALL.match(line)) and (id := found[1]) not in ids and (origin := _NUMBERED_ID.match(id))
+        if origin[1] in ids
+    }
+    if not renamed:
+        return list(lines)
+    numbered = re.compile("|".join(rf"\b{re.escape(id)}(?=: )" for id in renamed))
+    return [numbered.sub(lambda found: renamed[found[0]], line) for line in lines]
 
 
 def joined_texts(lines: Sequence[str]) -> list[str]:
@@ -259,7 +276,7 @@ def _provider_lines(sent: Sequence[JsonObject], matcher: _TextMatcher, *, thinki
         blocks.sort(key=lambda block: place.get(block.get("tool_use_id", ""), len(place)))
         for block in blocks:
             found = list(_lines_of_block(message["role"], block, matcher, thinking=thinking))
-            if found and found[0].startswith(SUMMARY) and lines and lines[-1] == QUESTION_BEFORE_SUMMARY:
+            if found and found[0].startswith(SUMMARY) and lines[-1:] == [f"user: {QUESTION_BEFORE_SUMMARY}"]:
                 lines.pop()
             lines += found
     return lines + matcher.missing()

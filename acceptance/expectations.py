@@ -13,7 +13,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from acceptance.comparison import ANSWER_TO_SUMMARY, fold, joined_answers, without_failed_turns
+from acceptance.comparison import (
+    ANSWER_TO_SUMMARY,
+    QUESTION_BEFORE_SUMMARY,
+    fold,
+    joined_answers,
+    without_failed_turns,
+)
 from acceptance.programs import Name
 from acceptance.sources import Dialect
 from sessiontree import Session
@@ -32,6 +38,7 @@ from sessiontree.core.messages import (
     ToolCall,
     User,
     blocks_of,
+    message_blocks,
     message_text,
     parse_message,
 )
@@ -166,19 +173,21 @@ def _recorded(entry: CanonicalEntry) -> Message | None:
 def _paraphrases(given: Sequence[Message], recorded: Message) -> bool:
     """Whether messages have all of a recorded text, and besides nothing but words of their agent around it.
 
-    They are texts of the user, each with a recorded part or itself a part. Qwen Code adds an answer to a summary.
+    They are texts of the user, each with a recorded part or itself a part. Qwen Code adds an answer to a summary. In
+    OpenCode, the summary is the answer to a question.
     """
     parts = [recorded.command, recorded.output] if isinstance(recorded, BashExecution) else [message_text(recorded)]
     parts = [fold(part.partition(_KEPT_PROMPTS)[0]) for part in parts]
-    given = [message for message in given if message_text(message) != ANSWER_TO_SUMMARY]
+    role = Assistant if message_text(given[0]) == QUESTION_BEFORE_SUMMARY else User
+    given = [message for message in given if message_text(message) not in (ANSWER_TO_SUMMARY, QUESTION_BEFORE_SUMMARY)]
     texts = [fold(message_text(message)) for message in given]
     whole = fold(message_text(recorded))
     return (
-        all(isinstance(message, User) and _is_text(message) for message in given)
+        all(isinstance(message, role) and _is_text(message) for message in given)
         and all(text in whole or any(part and part in text for part in parts) for text in texts)
         and all(any(part in text for text in texts) for part in parts)
     )
 
 
-def _is_text(message: User) -> bool:
-    return all(isinstance(block, Text) for block in blocks_of(message.content))
+def _is_text(message: Message) -> bool:
+    return all(isinstance(block, Text) for block in message_blocks(message))

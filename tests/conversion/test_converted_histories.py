@@ -182,3 +182,19 @@ def test_histories_of_conversions_by_links_are_those_by_walks(generate: Callable
                 assert not history or links.history(node) == history, (seed, node)
             copy.append("user", "one more")
     assert linked > 10
+
+
+def test_entries_after_a_message_that_an_edit_removed_are_kept_at_the_end(tmp_path: Path) -> None:
+    thinking = {"type": "thinking", "thinking": "of another model"}
+    edit = {"type": "context_edit", "id": "00000004", "parentId": "00000003", "targetId": "00000002"}
+    session = pi_session(
+        tmp_path / "pi.jsonl",
+        [
+            user("00000001", None, "First."),
+            user("00000002", "00000001", "Removed."),
+            answer("00000003", "00000002", thinking),
+            {**edit, "replacement": None},
+        ],
+    )
+    copy = converted(session, tmp_path, "active")
+    assert links(copy, all_branches=False) == links(session, all_branches=False)

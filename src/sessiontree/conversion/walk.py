@@ -64,13 +64,17 @@ def end_of_history(session: Reader, leaf: str | None) -> int | None:
     end = session.node_of(leaf)
     if end is None:
         return None
-    lines, dialect = session.journal, session.dialect
+    lines = session.journal
+
+    def find_history(node: int) -> list[int]:
+        return session.dialect.find_history(lines, node, session.read_options)
+
     for node in range(end + 1, len(lines.types)):
         if lines.types[node] in CONTEXT_TYPES:
             break
-        if lines.types[node] == "custom":
-            (entry,) = lines.entries([node])
-            history = dialect.find_history(lines, node, session.read_options) if _is_left_out(entry) else []
+        # In Claude Code, the history of the last line already has the entries on metadata lines after it.
+        if lines.types[node] == "custom" and _is_left_out(*lines.entries([node])) and node not in find_history(end):
+            history = find_history(node)
             between = history[history.index(end) + 1 :] if end in history else ()
             if between and not any(lines.types[at] in CONTEXT_TYPES for at in between):
                 end = node
