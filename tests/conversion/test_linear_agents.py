@@ -7,6 +7,7 @@ import random
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -16,7 +17,7 @@ from sessiontree import Session
 from sessiontree.conversion.install import Request, carry_out, make_plan
 from sessiontree.conversion.verify import first_difference
 from sessiontree.core.messages import message_text
-from sessiontree.errors import UsageError
+from sessiontree.errors import ReadOnlyError, UsageError
 from sessiontree.library import Library
 from sessiontree.repair import examine
 from sessiontree.sources.detect import detect
@@ -204,3 +205,18 @@ def test_a_summary_that_a_later_one_covers_is_not_sent_by_opencode(tmp_path: Pat
     sent = [message_text(message) for message in carry_out(source, plan).context().messages]
     assert [text for text in sent if text in ("S1", "S2")] == ["S2"]
     assert "summaries that a later one covers" in [line.what for line in plan.report.notes]
+
+
+@pytest.mark.parametrize("agent", LINEAR)
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_an_append_to_a_session_that_can_only_be_read_fails(
+    agent: str, role: Literal["user", "assistant"], tmp_path: Path
+) -> None:
+    source = everything()
+    path = tmp_path / ("session.json" if agent == "opencode" else "session.jsonl")
+    session = carry_out(source, make_plan(source, Request(agent, out=str(path))))
+    before = path.read_bytes()
+    assert "sessiontree fork" in (session.read_only or "")
+    with pytest.raises(ReadOnlyError, match="sessiontree fork"):
+        session.append(role, "hello")
+    assert path.read_bytes() == before

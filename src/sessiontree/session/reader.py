@@ -21,7 +21,7 @@ from sessiontree.dialects.defaults import path_of_nodes
 from sessiontree.errors import AmbiguousError, NotFoundError
 from sessiontree.session.journal import Journal
 from sessiontree.stores.contract import SessionRef, read_bytes
-from sessiontree.stores.read_only import SliceStore
+from sessiontree.stores.read_only import ReadOnlyStore, SliceStore
 
 _LARGE_FILE = 16 << 20
 """Minimum size in bytes for trying to build the context from parts of a file first."""
@@ -145,7 +145,9 @@ class Reader:
         newest, version = self.dialect.traits.version, self.header.version
         if version > newest:
             return f"it has version {version}, this sessiontree writes version {newest}; try a newer sessiontree"
-        return self.dialect.why_read_only(self._journal)
+        reason = self.dialect.why_read_only(self._journal)
+        store = self._journal.store
+        return store.why_read_only if reason is None and isinstance(store, ReadOnlyStore) else reason
 
     @property
     def location(self) -> str:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO
 
-from sessiontree.errors import NotFoundError, ReadOnlyError, SessionTreeError, StoreError
+from sessiontree.errors import NotFoundError, SessionTreeError, StoreError
 from sessiontree.stores.contract import SessionRef
 from sessiontree.stores.read_only import ReadOnlyStore
 
@@ -23,6 +23,8 @@ class LinesStore(ReadOnlyStore):
 
     Up to 8 MiB are held in memory, more in a temporary file without a name.
     """
+
+    why_read_only = "it is read-only; `sessiontree fork` makes a copy for its client"
 
     def __init__(self, ref: SessionRef, produce: Callable[[], Iterable[bytes]]) -> None:
         self._held: bytearray | None = None
@@ -54,11 +56,6 @@ class LinesStore(ReadOnlyStore):
 
     def __del__(self) -> None:
         self.close()
-
-    def _refusal(self) -> ReadOnlyError:
-        return ReadOnlyError(
-            f"{self.location}: cannot be written: it is read-only; `sessiontree fork` makes a copy for its client"
-        )
 
     def _fill(self) -> bytearray:
         if self._held is not None:

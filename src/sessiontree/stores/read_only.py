@@ -14,6 +14,7 @@ class ReadOnlyStore:
 
     ref: SessionRef
     location: str
+    why_read_only = "it is read-only"
 
     def start_sync(self) -> None: ...
 
@@ -39,7 +40,7 @@ class ReadOnlyStore:
         raise self._refusal()
 
     def _refusal(self) -> ReadOnlyError:
-        return ReadOnlyError(f"{self.location}: cannot be written: it is read-only")
+        return ReadOnlyError(f"{self.location}: cannot be written: {self.why_read_only}")
 
 
 class SliceStore(ReadOnlyStore):
