@@ -36,6 +36,11 @@ def test_without_out_markdown_goes_to_stdout(export: Export, session: str) -> No
     assert done.err == ""
 
 
+def test_a_dash_is_stdout_and_not_a_file(export: Export, session: str) -> None:
+    assert export(session, "--out", "-").out == export(session).out
+    assert not Path("-").exists()
+
+
 @pytest.mark.parametrize(
     ("ending", "start"),
     [

@@ -38,8 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="export the path to the current entry (default), or every branch",
     )
     parser.add_argument("--redact", action="store_true", help="mask secrets, e-mail addresses and home paths")
-    parser.add_argument("--out", metavar="FILE", help="write to a new file instead of stdout")
+    parser.add_argument("--out", metavar="FILE", type=_new_file, help="write to a new file instead of stdout (-)")
     add_read_options(parser)
+
+
+def _new_file(name: str) -> str | None:
+    return None if name == "-" else name
 
 
 def run(options: Options) -> None:
