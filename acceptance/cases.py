@@ -23,6 +23,7 @@ from acceptance.comparison import (
     joined_answers,
     joined_texts,
     purposes,
+    with_images_after_results,
     with_placeholders,
     with_repeated_ids,
     without_failed_turns,
@@ -468,6 +469,8 @@ def find_rule_difference(
         session = sessiontree.open(case.source.path, dialect=case.program)
         ours, theirs = compare_history(case, session, rebuilt, leaf=leaf)
         return "oh-my-pi drops calls without a result" if ours == theirs else None
+    if case.program == "gemini" and with_images_after_results(ours) == with_images_after_results(theirs):
+        return "Gemini CLI sends the images of a result and of the prompt after it alike"
     if case.program in IMAGE_PLACEHOLDERS:
         messages = case.source.opened(case.program).context(leaf).messages
         if with_placeholders(ours, messages, IMAGE_PLACEHOLDERS[case.program]) == list(theirs):

@@ -81,6 +81,7 @@ FAILED = ("aborted", "error")
 _CALL = re.compile(r"assistant calls .*? (\S*): ", re.DOTALL)
 _RESULT = re.compile(r"(?:error|result) of (\S*): (.*)", re.DOTALL)
 
+_IMAGE = re.compile(r" ?\[image/[\w.+-]+ [0-9a-f]{12}\]")
 _NUMBERED_ID = re.compile(r"(.+)_\d+\Z")
 
 _ANSWER = "assistant: "
@@ -188,6 +189,17 @@ def with_placeholders(lines: Sequence[str], messages: Sequence[Message], placeho
     images = [block for message in messages for block in message_blocks(message) if isinstance(block, Image)]
     labels = [_image_label(image.mime_type, image.data) for image in images if not _is_readable(image)]
     return [functools.reduce(lambda text, label: text.replace(label, placeholder), labels, line) for line in lines]
+
+
+def with_images_after_results(lines: Sequence[str]) -> list[str]:
+    """Lines in which the images of a result are prompts after it, because an API does not separate the two."""
+    found: list[str] = []
+    for line in lines:
+        images = _IMAGE.findall(line) if _RESULT.match(line) else []
+        text = _IMAGE.sub("", line).rstrip() if images else line
+        found.append(text if not images or not text.endswith(":") else f"{text} {NO_OUTPUT}")
+        found += [f"user: {image.strip()}" for image in images]
+    return found
 
 
 def _is_readable(image: Image) -> bool:

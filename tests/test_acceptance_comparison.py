@@ -13,7 +13,9 @@ from acceptance.comparison import (
     ANSWER_TO_SUMMARY,
     both_lines,
     joined_texts,
+    with_images_after_results,
     with_placeholders,
+    with_repeated_ids,
     without_failed_turns,
     without_open_calls,
 )
@@ -188,3 +190,18 @@ def test_reminders_are_left_out_and_notifications_follow_the_results() -> None:
         "prompt",
     ]
     assert last["content"] == [{"type": "text", "text": note}]
+
+
+def test_only_the_ids_of_repeated_calls_may_be_numbered() -> None:
+    ours = ["assistant calls read call_1: {}", "result of call_1: text"]
+    numbered = ["assistant calls read call_1_2: {}", "result of call_1_2: text"]
+    assert with_repeated_ids(numbered, ours) == ours
+    assert with_repeated_ids(["assistant calls read call_3_2: {}"], ours) == ["assistant calls read call_3_2: {}"]
+    assert with_repeated_ids([*ours, *numbered], [*ours, *numbered]) == [*ours, *numbered]
+
+
+def test_an_image_of_a_result_is_equal_to_one_of_the_prompt_after_it() -> None:
+    image = "[image/png 10a7227ade22]"
+    inside, after = [f"result of a: text {image}"], ["result of a: text", f"user: {image}"]
+    assert with_images_after_results(inside) == after == with_images_after_results(after)
+    assert with_images_after_results([f"result of a: {image}"]) == ["result of a: (no output)", f"user: {image}"]
