@@ -451,7 +451,7 @@ def test_a_restore_that_happened_elsewhere_makes_the_undo_stale(bench: Bench) ->
     assert not bench.world.path.exists()
     restore(bench.subject.home.archive, done.result.item)
     assert done.undo is not None
-    with pytest.raises(ConflictError, match="not in the archive"):
+    with pytest.raises(ConflictError, match="no longer in the archive"):
         done.undo.do()
 
 

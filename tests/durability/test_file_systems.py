@@ -68,7 +68,7 @@ def test_commands_work_without_hard_links_and_without_locks(
     assert command("append", path, "user", "hello")[0] == 0
     assert command("append", path, "assistant", "hi")[0] == 0
     code, fork, err = command("fork", path)
-    assert (code, err.startswith("to go on here: ")) == (0, True)
+    assert (code, err.startswith("to continue here: ")) == (0, True)
     assert [entry.id for entry in sessiontree.open(fork)] == [entry.id for entry in sessiontree.open(path)]
     code, _, err = command("keep", path)
     assert (code, "Traceback" in err) == (0, False)

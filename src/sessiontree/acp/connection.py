@@ -26,7 +26,7 @@ MAX_LINE = 64 << 20
 """Bytes of the longest message that is read. An image has at most 5 MB, and becomes a third longer."""
 _READ_AT_ONCE = 1 << 16
 _MAX_WAITING = 1 << 20
-"""Bytes that wait for the client to read them before the sender waits, too."""
+"""How many bytes may wait for the client before the sender has to wait."""
 
 Log: TypeAlias = Callable[[str], None]
 RequestId: TypeAlias = int | str | None

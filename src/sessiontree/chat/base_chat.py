@@ -150,11 +150,11 @@ class BaseChat(ABC):
         return None
 
     async def browse_tree(self) -> bool:
-        """Show the tree on a screen of its own, if the front end has one; returns whether it did."""
+        """Show the tree on a separate screen, if the front end has one; returns whether it did."""
         return False
 
     async def browse_rewinds(self) -> bool:
-        """Let the user choose a rewind on a screen of its own, if the front end has one; returns whether it did."""
+        """Let the user choose a rewind on a separate screen, if the front end has one; returns whether it did."""
         return False
 
     # Input

@@ -81,7 +81,7 @@ class Undone(Struct, frozen=True):
     leaf: str | None
     compaction: str
     left: int
-    """Number of messages after the compaction; they stay in the file, on a branch of their own."""
+    """Number of messages after the compaction; they stay in the file, on a separate branch."""
     leaf_before: str | None = None
     """The current entry before the undo; switching to it reverts the undo."""
 
@@ -188,7 +188,7 @@ def prepare_compaction(
     hooks: Sequence[Hook] = (),
     dry_run: bool = False,
 ) -> PreparedCompaction:
-    """Do everything but write: cut, summarize, check. With `dry_run` for read-only sessions, too."""
+    """Do everything but write: cut, summarize, check. `dry_run` also accepts read-only sessions."""
     target: Session | Branch = session if branch is None else branch
     if session.read_only is not None and not dry_run:
         raise ReadOnlyError(f"{session.location}: cannot compact: {session.read_only}")

@@ -198,7 +198,7 @@ def _failure(answer: Assistant | None) -> tuple[str, str] | None:
 
 
 def _usage(answers: list[Assistant]) -> JsonObject:
-    """Token counts. The conventions count cached tokens as input, too."""
+    """Token counts. The conventions also count cached tokens as input."""
     used = [answer.usage for answer in answers if answer.usage is not None]
     if not used:
         return {}

@@ -96,7 +96,7 @@ class Statistics(Struct, frozen=True):
     """The most used first."""
     gaps: list[Gap]
     repeated: int
-    """Responses that were skipped because an earlier session has them too."""
+    """Responses that were skipped because an earlier session also has them."""
     read: int
     """Files that were read because they were new or had changed."""
     bytes_read: int

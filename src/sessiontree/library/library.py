@@ -128,7 +128,7 @@ class Library:
         include_subagents: bool = False,
         sort: Sort = "recent",
     ) -> list[Summary]:
-        """All sessions, the newest first; without sub-agents by default.
+        """All sessions, newest first; without sub-agents by default.
 
         `project` is a folder: only sessions of its project. `since` is in milliseconds: only sessions with a message at
         or after it.
@@ -253,7 +253,7 @@ class Library:
         return open_repository(self.home).documents
 
     def count_exactly(self, until: float, progress: Progress | None = None) -> int:
-        """Count and examine sessions completely, the newest first, until `time.monotonic()` is `until`.
+        """Count and examine sessions completely, newest first, until `time.monotonic()` is `until`.
 
         Listings then show their messages, branches and health exactly. Returns how many are left.
         """

@@ -72,7 +72,7 @@ class Summary(Struct, frozen=True, gc=False, array_like=True):
     dated: bool = False
     """Whether `active` is exact; else a later message may be in the part of the file that was not read."""
     is_file: bool = True
-    """Whether the session is a file of its own, not one of several in a database or in a repository."""
+    """Whether the session is a separate file, not one of several in a database or in a repository."""
     tags: tuple[str, ...] = ()
     """Tags that its client recorded; our own are in the home folder."""
     agent_setting: str | None = None
@@ -87,7 +87,7 @@ class Summary(Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def path(self) -> str:
-        """The path of the session's file; `UsageError` for a session that is not a file of its own."""
+        """The path of the session's file; `UsageError` for a session that is not a separate file."""
         if not self.is_file:
             raise not_a_file(self.ref)
         return self.ref

@@ -29,7 +29,7 @@ class IndexQuery:
         return fts_expression(query, models, tools)
 
     def rows(self, expression: str) -> list[int]:
-        """The chunks that match, the newest first, and at most `MAX_ROWS`."""
+        """The chunks that match, newest first, and at most `MAX_ROWS`."""
         return self._store.attempt(
             lambda database: list(chain.from_iterable(database.execute(_ROWS, (expression, MAX_ROWS))))
         )

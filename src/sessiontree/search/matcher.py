@@ -124,7 +124,7 @@ class Matcher:
         """Lines of a block, with their offsets, that contain every required word in its usual spelling.
 
         The usual spelling has no accents and no JSON escapes. For alternatives (OR), lines that may spell them
-        differently are included, too.
+        differently are also included.
         """
         return _lines_at(block, self._numbers(_normalize_bytes(block)))
 

@@ -193,7 +193,7 @@ class FullScreenChat(BaseChat):
             return reply
 
     async def ask_text(self, question: str) -> str:
-        answer = await self.show(TextDialog(question, hint="Enter: go on   Esc: cancel"))
+        answer = await self.show(TextDialog(question, hint="Enter: continue   Esc: cancel"))
         if answer is None:
             raise KeyboardInterrupt
         return answer
@@ -273,7 +273,9 @@ class FullScreenChat(BaseChat):
             return
         rows = [one_line(point.preview) for point in points]
         keys = (("f", "in a new session"),)
-        found = await self.show(ChoiceDialog("Go to before which prompt? Your next one is its sibling.", rows, keys))
+        found = await self.show(
+            ChoiceDialog("Go to just before which prompt? Your next message becomes its sibling.", rows, keys)
+        )
         if found is None:
             return
         key, at = found

@@ -173,7 +173,7 @@ class Transcript(PictureView, WheelScrolled, can_focus=False):
         self.redraw()
 
     def touch_calls(self) -> None:
-        """Draw the calls in progress again: their time goes on."""
+        """Redraw the calls in progress, whose times advance."""
         for block in self.blocks[-8:]:
             if isinstance(block, EntryBlock):
                 block.touch()

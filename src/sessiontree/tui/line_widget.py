@@ -74,7 +74,7 @@ class LineWidget(WheelScrolled):
         raise NotImplementedError
 
     def draw_margin(self) -> list[Segment]:
-        """What every line begins with, also those after the last one."""
+        """The prefix of every line, including the empty ones after the last."""
         return []
 
     def line_style(self, line: int) -> Style | None:  # noqa: ARG002 - most widgets have one style for all

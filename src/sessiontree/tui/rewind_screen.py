@@ -46,7 +46,7 @@ class ChosenRewind(Struct, frozen=True):
 
 
 class PromptRows:
-    """The prompts of a branch as rows, the newest first."""
+    """The prompts of a branch as rows, newest first."""
 
     def __init__(self, points: Sequence[ForkPoint]) -> None:
         self.points = points

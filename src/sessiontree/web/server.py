@@ -50,7 +50,7 @@ def exposure(options: ServeOptions, holder: str = "the link", what: str = "all s
     if not options.read_only and not options.users:
         power += ", and run an agent's tools"
     how = "over TLS" if options.tls_cert else f"UNENCRYPTED: everyone on the network can read {holder} and the sessions"
-    return f"other machines can reach {options.host}: whoever has {holder} can {power} ({how})"
+    return f"other machines can reach {options.host}: anyone with {holder} can {power} ({how})"
 
 
 class Listener(Struct, frozen=True):

@@ -118,7 +118,7 @@ class Site:
         with self._lock:
             found = self._plans.pop(id, None)
         if found is None or found.until < time.monotonic():
-            raise NotFoundError("this plan has expired or was carried out already; plan it again")
+            raise NotFoundError("this plan has expired or was already carried out; plan it again")
         return found
 
     def close(self) -> None:

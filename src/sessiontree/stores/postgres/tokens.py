@@ -47,7 +47,7 @@ def add_token(connection: Connection, home: str, tenant: str, scope: Scope, note
 
 
 def list_tokens(connection: Connection) -> list[AccessToken]:
-    """All tokens, the oldest first."""
+    """All tokens, oldest first."""
     rows = connection.execute(f"{_SELECT} ORDER BY created, token").fetchall()
     return [AccessToken(*row) for row in rows]
 
