@@ -28,7 +28,7 @@ from sessiontree.core.jsonio import replace_surrogates
 from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.errors import WriteError
 from sessiontree.stores.atomic_files import write_all
-from sessiontree.stores.file_lock import lock_descriptor
+from sessiontree.stores.file_lock import lock_descriptor, release_descriptor
 from sessiontree.stores.os_calls import OS_CALLS, OsCalls
 
 LONGEST = 100_000
@@ -113,7 +113,7 @@ def put(home: str, typed: SpooledPrompt, os_calls: OsCalls = OS_CALLS) -> None:
                     write_all(descriptor, line, os_calls)
                     return
             finally:
-                os.close(descriptor)
+                release_descriptor(descriptor, os_calls)
             name = f"{_BEGIN}-{os.urandom(6).hex()}{_END}"
     except OSError as error:
         raise WriteError(
@@ -144,7 +144,7 @@ def take(home: str, keep: Callable[[Sequence[SpooledPrompt]], None]) -> int:
             _remove(home, path, bad)
             torn += bad
         finally:
-            os.close(descriptor)
+            release_descriptor(descriptor)
     return torn
 
 
