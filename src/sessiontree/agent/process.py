@@ -1,4 +1,4 @@
-"""Run a command in its own process group, with limits of time and output, and end everything it started.
+"""Run a command in its own process group, with limits on time and output, and end everything it started.
 
 When a command ends, its process group is ended. On a cancellation or timeout, processes that left the group are ended
 as well: each is recognized by a mark in its environment (on Linux; elsewhere only the group is ended). Output is masked

@@ -1,4 +1,4 @@
-"""A sandbox for commands that run without a question: Linux's Landlock, called directly, or macOS's seatbelt.
+"""A sandbox for commands that run without approval: Linux's Landlock, called directly, or macOS's seatbelt.
 
 Inside, nothing can be written, executed from the project, or reached by TCP, and /proc cannot be read.
 Of the user's home folder only the project, git's settings and programs on the PATH are readable. The sandbox is the

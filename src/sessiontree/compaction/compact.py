@@ -145,7 +145,7 @@ def compact(
     hooks: Sequence[Hook] = (),
     dry_run: bool = False,
 ) -> Compacted:
-    """Replace the older messages of a session, or of one of its branches, by a summary.
+    """Replace the older messages of a session, or of one of its branches, with a summary.
 
     With a window, the result fits: `policy` (default: a reserve) does not ask for another compaction. If that is not
     possible, or there is nothing to compact, raise `CompactionError`; nothing is written.

@@ -1,4 +1,4 @@
-"""The `task` tool: a model delegates a part of its work to a sub-agent on a branch of the same session.
+"""The `task` tool: a model delegates part of its work to a sub-agent on a branch of the same session.
 
     … ── assistant with the call ─┬─ tool result ── …                            the caller sees only the result
                                   └─ task ── reset ── prompt ── assistant ── …   the sub-agent has an empty context

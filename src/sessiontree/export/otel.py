@@ -1,4 +1,4 @@
-"""A session as spans by OpenTelemetry's semantic conventions for generative AI, in OTLP's JSON form.
+"""A session as OpenTelemetry spans, by the semantic conventions for generative AI, in OTLP JSON.
 
 Each prompt is a trace: `invoke_agent` with a `chat` span for each answer and an `execute_tool` span for each call.
 `gen_ai.conversation.id` is the session. Ids are derived from the session's, so that an export can be repeated. Input

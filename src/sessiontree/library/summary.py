@@ -54,7 +54,7 @@ class Summary(Struct, frozen=True, gc=False, array_like=True):
     """Whether messages, branches and usage are counted; else they are estimated from both ends of the file."""
     size: int
     modified: int
-    """Modification time, for sessions without times of their own."""
+    """Modification time, for sessions without timestamps."""
     model: str | None = None
     tokens_in: int = 0
     tokens_out: int = 0
@@ -63,7 +63,7 @@ class Summary(Struct, frozen=True, gc=False, array_like=True):
     health: Health = "ok"
     kind: Literal["session", "subagent"] = "session"
     parent: str | None = None
-    """Of a sub-agent: the reference of the session that started it."""
+    """For a sub-agent: the reference of the session that started it."""
     forked_from: str | None = None
     """The session it was forked from: an id or, in some formats, a path."""
     first_prompt: str = ""
@@ -83,7 +83,7 @@ class Summary(Struct, frozen=True, gc=False, array_like=True):
     unpriced: tuple[UnpricedUsage, ...] = ()
     """Usage without a recorded cost, by model."""
     description: str = ""
-    """What the session's settings say it is about, if that is not its name."""
+    """Description of the session in its settings, if that is not its name."""
 
     @property
     def path(self) -> str:

@@ -1,4 +1,4 @@
-"""Ask the index which chunks of files match an expression."""
+"""Query the index for the chunks of files that match an expression."""
 
 from __future__ import annotations
 

@@ -335,7 +335,7 @@ def _phrases(expression: Expression | None) -> list[re.Pattern[bytes]]:
 
 
 def _either(expression: Expression | None) -> list[list[bytes]]:
-    """Alternatives: lists of spellings of which a matching line contains one."""
+    """Alternatives: lists of spellings, one of which a matching line contains."""
     match expression:
         case And(parts):
             return [words for part in parts for words in _either(part)]

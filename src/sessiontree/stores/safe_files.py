@@ -1,6 +1,6 @@
 """File access that follows no symbolic links: for paths that come from a model or from a session file.
 
-Between checking a resolved path and opening it by name, another process can replace a component by a link. So the
+Between checking a resolved path and opening it by name, another process can replace a component with a link. So the
 folder is opened component by component with O_NOFOLLOW, and the file relative to that descriptor.
 """
 

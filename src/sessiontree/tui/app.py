@@ -1,4 +1,4 @@
-"""The application: its screens, and what the user asked for at the end."""
+"""The application: its screens, and the request with which it closes."""
 
 from __future__ import annotations
 

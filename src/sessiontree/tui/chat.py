@@ -1,4 +1,4 @@
-"""The chat on the whole screen: the conversation, the input, and a status line."""
+"""The full-screen chat: the conversation, the input, and a status line."""
 
 from __future__ import annotations
 

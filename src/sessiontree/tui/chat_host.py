@@ -1,4 +1,4 @@
-"""The front end of a chat on the screen: runs lines one after the other, asks with dialogs, and shows events."""
+"""The front end of the full-screen chat: runs lines one after the other, asks with dialogs, and shows events."""
 
 from __future__ import annotations
 

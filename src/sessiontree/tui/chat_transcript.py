@@ -1,4 +1,4 @@
-"""The conversation on the screen: a column of blocks of which only the visible ones are rendered.
+"""The conversation on the screen: a column of blocks; only the visible ones are rendered.
 
 The height of blocks above the screen is never computed: the position is a block and a line in it, or the end. Blocks
 are created at the end and, when the user goes there, at the beginning; between them is a gap that is filled from the

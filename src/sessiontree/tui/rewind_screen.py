@@ -1,4 +1,4 @@
-"""Choose what to rewind: a prompt, with the files that would change beside it, and the conversation, files, or both."""
+"""Choose what to rewind: a prompt, with a preview of file changes, and the conversation, files, or both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notices that the terminal of the UI has gone away.
+"""Detects that the UI's terminal has gone away.
 
 The kernel sends a signal only to programs whose controlling terminal it was. For the others, reading returns at once
 and without data, again and again, and the UI would run forever without a user.

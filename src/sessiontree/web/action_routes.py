@@ -1,4 +1,4 @@
-"""Actions on sessions: a request plans one and shows it, a second one carries the plan out, a third one undoes it."""
+"""Actions on sessions: one request plans and shows an action, a second carries it out, a third undoes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages of one session: the conversation in windows, its picture and outline, search, downloads."""
+"""Pages of one session: the conversation in windows, its branch graph and outline, search, downloads."""
 
 from __future__ import annotations
 

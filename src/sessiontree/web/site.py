@@ -1,4 +1,4 @@
-"""What all requests share: the workbench, open sessions, templates, and the plans that wait for a confirmation."""
+"""State shared by all requests: the workbench, open sessions, templates, and plans waiting for confirmation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several users of one server, each with a token of the database that they share.
+"""Several users of one server, each with a token from the database they share.
 
 A token is bound to a tenant, and to reading or writing. A form exchanges it for a cookie, so it is in one request body
 and in no address. Each tenant has its own library, whose statements run with the role of the tenant. Every request

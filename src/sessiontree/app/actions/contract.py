@@ -1,4 +1,4 @@
-"""What every action is: planned, shown, carried out once, and undone.
+"""The contract of actions: planned, shown, carried out once, and undoable.
 
 plan = plan_merge(session, other_leaf)      # writes nothing
 show(plan.describe())                       # data, for any front end
