@@ -295,7 +295,7 @@ async def _until_closed(work: Awaitable[None]) -> None:
 
 
 def describe_error(error: Exception) -> RpcError:
-    """An error as the client is told about it, without a traceback."""
+    """An error as reported to the client, without a traceback."""
     match error:
         case RpcError():
             return error

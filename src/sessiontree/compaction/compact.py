@@ -351,7 +351,7 @@ def undo(session: Session, *, branch: Branch | None = None, compaction: str | No
 
 
 def find_undo(session: Session, leaf: str | None, compaction: str | None = None) -> Undone:
-    """What undoing the last compaction before an entry gives; `CompactionError` if there is none.
+    """The result of undoing the last compaction before an entry; `CompactionError` if there is none.
 
     A compaction of the session's agent is only undone if it is named: the user has not asked us for it.
     """

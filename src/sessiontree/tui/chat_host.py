@@ -187,7 +187,7 @@ class FullScreenChat(BaseChat):
             reply = await self.show(ApprovalDialog(question))
             if reply is None:
                 self.interrupt()
-                # The interrupt cancels this task; if the run has ended already, the answer is no.
+                # The interrupt cancels this task; if the run has already ended, the answer is no.
                 await asyncio.sleep(1)
                 return Reply("no", "the user interrupted it")
             return reply

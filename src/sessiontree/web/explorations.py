@@ -28,7 +28,7 @@ from sessiontree.web.site import Site
 
 MAX_RUNNING = 4
 _SHOW_SECONDS = 0.25
-"""Pages are told about changes at most this often."""
+"""Minimum interval between updates to pages."""
 
 
 class Wanted(Struct, frozen=True):

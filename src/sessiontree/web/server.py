@@ -119,7 +119,8 @@ def serve_users(repository: TokenRepository, options: ServeOptions, notify: Call
 
 
 _ACCEPT_SECONDS = 0.05
-"""So that connections which are just being accepted are known, and told to end: browsers open some in advance."""
+"""Lets connections that are just being accepted become known, so that they are closed: browsers open some in advance.
+"""
 
 
 class Server(uvicorn.Server):

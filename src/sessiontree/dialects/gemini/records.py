@@ -117,7 +117,7 @@ class _Reading:
         self.found += rest or [b"[damaged: %d records on one line with other bytes]" % len(records)]
 
     def add(self, record: dict[str, Any]) -> bool:
-        """Apply a record; False if it is none."""
+        """Apply a record; False if the value is not a record."""
         if isinstance(record.get("$rewindTo"), str):
             self._rewind(record["$rewindTo"])
         elif isinstance(record.get("id"), str):

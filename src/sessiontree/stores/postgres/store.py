@@ -100,7 +100,7 @@ class PostgresStore:
     # Reading
 
     def opened(self) -> None:
-        """Read the state of a session that is opened; `NotFoundError` if there is none."""
+        """Read the state of a session being opened; `NotFoundError` if it does not exist."""
         self.size()
 
     def exists(self) -> bool:

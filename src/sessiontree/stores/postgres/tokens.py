@@ -53,7 +53,7 @@ def list_tokens(connection: Connection) -> list[AccessToken]:
 
 
 def revoke_token(connection: Connection, home: str, id: str) -> None:
-    """End a token; `NotFoundError` if there is none, or it was revoked already."""
+    """Revoke a token; `NotFoundError` if it does not exist or was already revoked."""
     changed = connection.execute(
         "UPDATE sessiontree.token SET revoked = now() WHERE token = %s AND revoked IS NULL", [id]
     ).rowcount
