@@ -71,7 +71,7 @@ class _Run(Struct, frozen=True):
 
 
 def index_all(rounds: int) -> list[Result]:
-    """Indexing everything: at most 2.5x `json.loads` over the same bytes, 25 % of their size, 100 MB of memory."""
+    """Indexing everything: at most 2.5x `json.loads` over the same bytes, 25% of their size, 100 MB of memory."""
     folder = generated(Corpus())
     files = sorted(folder.rglob("*.jsonl"))
     size = sum(path.stat().st_size for path in files)

@@ -30,7 +30,7 @@ def test_a_session_inside_a_file_is_named_after_a_number_sign(tmp_path: Path) ->
     ref = parse_ref(f"{database}#ses_1", SCHEMES)
     assert ref == SessionRef(str(database), "", "ses_1")
     assert str(ref) == f"{database}#ses_1"
-    with pytest.raises(UsageError, match="only for sessions in files of their own"):
+    with pytest.raises(UsageError, match="only for sessions in separate files"):
         _ = ref.path
 
 
@@ -51,7 +51,7 @@ def test_a_file_whose_name_has_a_number_sign_is_that_file(tmp_path: Path) -> Non
 def test_a_known_scheme_names_a_repository(text: str, home: str, scheme: str) -> None:
     ref = parse_ref(text, SCHEMES)
     assert (ref.home, ref.name, ref.scheme, str(ref)) == (home, "0192", scheme, text)
-    with pytest.raises(UsageError, match="only for sessions in files of their own"):
+    with pytest.raises(UsageError, match="only for sessions in separate files"):
         _ = ref.path
 
 

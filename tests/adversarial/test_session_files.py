@@ -180,12 +180,14 @@ def test_received_approvals_are_shown_by_sync_and_grant_nothing(
         assert main(["sync", str(folder), "--home", str(home)]) in (0, None)
         return capsys.readouterr().err
 
-    assert f"{local}: has approvals of another machine (mode yolo; approved: bash, write); they do not count" in sync()
+    assert (
+        f"{local}: contains another machine's approvals (mode yolo; approved: bash, write); they are ignored" in sync()
+    )
     assert local.read_bytes() == copy.read_bytes(), "a copy is byte for byte the same"
     assert "approvals" not in sync(), "reported once"
     with sessiontree.open(copy) as session:
         session.append("user", "more")
-    assert "they do not count here" in sync()
+    assert "they are ignored here" in sync()
     session = sessiontree.open(local, home=home)
     assert (Approvals(session).mode, Approvals(session).tools) == ("default", ())
     asyncio.run(run(session))

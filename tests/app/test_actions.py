@@ -237,7 +237,7 @@ def test_every_action_has_a_case_or_a_test_of_its_own() -> None:
 def test_a_table_names_what_a_session_lacks(tmp_path: Path) -> None:
     home = Home(str(tmp_path / "home"))
     memory = sessiontree.create(str(tmp_path), home="memory:table-test", appear="now")
-    assert "files of their own" in (ACTIONS["archive"].why_not(Subject(memory, home)) or "")
+    assert "separate files" in (ACTIONS["archive"].why_not(Subject(memory, home)) or "")
     subject = Subject(World("claude", tmp_path).opened(), home)
     assert ACTIONS["archive"].why_not(subject) is None
     assert "format" in (ACTIONS["leave-out"].why_not(subject) or "")
@@ -451,7 +451,7 @@ def test_a_restore_that_happened_elsewhere_makes_the_undo_stale(bench: Bench) ->
     assert not bench.world.path.exists()
     restore(bench.subject.home.archive, done.result.item)
     assert done.undo is not None
-    with pytest.raises(ConflictError, match="not in the archive"):
+    with pytest.raises(ConflictError, match="no longer in the archive"):
         done.undo.do()
 
 

@@ -61,16 +61,16 @@ def test_commands_that_find_a_session_end_with_the_command_to_go_on(
     monkeypatch.chdir(tmp_path)
     ran = run(*command)
     in_agent, here = ran.err.splitlines()[-2:]
-    resumed = run(*in_agent.removeprefix("to go on in its agent: sessiontree ").split(), "--print")
+    resumed = run(*in_agent.removeprefix("to continue in its agent: sessiontree ").split(), "--print")
     assert resumed.out.startswith(f"cd {tmp_path} && claude --resume ")
-    named = here.removeprefix("to go on here: sessiontree chat --session ")
+    named = here.removeprefix("to continue here: sessiontree chat --session ")
     assert run("info", named, "--json").json["id"] in ran.out + ran.err
     assert "to go on" not in run(*command, "--json").err
 
 
 def test_the_command_to_go_on_with_a_native_session_starts_in_its_folder(run: Run, session: str) -> None:
     id = run("info", session, "--json").json["id"]
-    assert run("open", session).err.splitlines()[-1] == f"to go on here: cd / && sessiontree chat --session {id}"
+    assert run("open", session).err.splitlines()[-1] == f"to continue here: cd / && sessiontree chat --session {id}"
 
 
 def test_an_id_of_a_native_session_is_found_without_reading_other_agents_sessions(

@@ -33,7 +33,7 @@ def test_the_root_help_lists_each_command_once_in_its_group(capsys: pytest.Captu
         rows = [line.split(maxsplit=1) for line in paragraphs[f"{group}:"]]
         assert rows == [[name, summary] for name, summary in commands.items()]
     assert len(COMMANDS) == sum(map(len, GROUPS.values()))
-    assert [*GROUPS] == ["Look", "Resume and branch", "Find", "Share", "Tidy", "Repair", "Agent", "Set up"]
+    assert [*GROUPS] == ["Browse", "Resume and branch", "Find", "Share", "Organize", "Repair", "Agent", "Set up"]
 
 
 def test_every_module_of_a_command_is_in_the_list(capsys: pytest.CaptureFixture[str]) -> None:

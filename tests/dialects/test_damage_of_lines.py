@@ -149,7 +149,7 @@ def without_content(fields: dict[str, Any]) -> None:
 
 
 def with_empty_thinking(fields: dict[str, Any]) -> None:
-    if "payload" in fields:  # an item of its own
+    if "payload" in fields:  # a separate item
         fields["payload"]["content"].insert(0, {"type": "output_text", "text": ""})
     elif "message" in fields:
         fields["message"]["parts"].insert(0, {"text": "", "thought": True})

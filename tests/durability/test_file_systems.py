@@ -14,6 +14,7 @@ import pytest
 import sessiontree
 from sessiontree.cli import main
 from sessiontree.errors import ExistsError, StoreError
+from sessiontree.search import prompt_spool
 from sessiontree.stores.atomic_files import StagedFile, create_file
 from sessiontree.stores.file import FileStore
 from sessiontree.stores.file_lock import file_lock
@@ -68,7 +69,7 @@ def test_commands_work_without_hard_links_and_without_locks(
     assert command("append", path, "user", "hello")[0] == 0
     assert command("append", path, "assistant", "hi")[0] == 0
     code, fork, err = command("fork", path)
-    assert (code, err.startswith("to go on here: ")) == (0, True)
+    assert (code, err.startswith("to continue here: ")) == (0, True)
     assert [entry.id for entry in sessiontree.open(fork)] == [entry.id for entry in sessiontree.open(path)]
     code, _, err = command("keep", path)
     assert (code, "Traceback" in err) == (0, False)
@@ -133,6 +134,22 @@ def test_writers_exclude_each_other_without_locks_in_their_file_system(
     for thread in threads:
         thread.join()
     assert len((tmp_path / "s").read_bytes().splitlines()) == 81
+
+
+def test_the_prompt_spool_keeps_no_lock_without_locks_in_its_file_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    monkeypatch.setattr(OsCalls, "flock", flock_only_below(tmp_path / "tmp", errno.ENOTSUP))
+    home = tmp_path / "home"
+    taken: list[str] = []
+    for prompt in ("one", "two"):
+        prompt_spool.remember(str(home), prompt)
+    assert [found.name for found in home.iterdir()] == ["history-new.jsonl"]
+    prompt_spool.take(str(home), lambda prompts: taken.extend(typed.prompt for typed in prompts))
+    assert taken == ["one", "two"]
+    assert not list(home.iterdir())
 
 
 def test_a_lock_folder_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

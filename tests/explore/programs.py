@@ -78,7 +78,7 @@ class Repository(Place):
         )
 
     def _in_process(self, arguments: Sequence[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-        """Run a command in this process: it starts nothing and leaves nothing, so a process of its own is only slow."""
+        """Run a command in this process: it starts nothing and leaves nothing, so a separate process is only slow."""
         out, err = io.TextIOWrapper(io.BytesIO(), "utf-8", newline=""), io.StringIO()
         with (
             mock.patch.dict(os.environ, environment, clear=True),

@@ -150,7 +150,7 @@ def test_resuming_an_exploration_of_another_process_is_refused_and_removes_nothi
         for more in ((), rule):
             done = place.explore("resume", *more)
             assert done.returncode == 2
-            assert "another process works on it" in done.stderr
+            assert "another process is working on it" in done.stderr
         assert place.explore("list").stderr == ""
         assert worktrees(place) == 1
     finally:
@@ -319,7 +319,7 @@ def test_processes_that_share_lanes_report_all_of_them(place: Repository) -> Non
     for one in both:
         out, err = (stream.decode() for stream in one.communicate(timeout=SECONDS * 2))
         if one.returncode != 0:  # the other one had taken both lanes before this one looked
-            assert "another process works on it; wait until it has ended" in err
+            assert "another process is working on it; wait until it has ended" in err
         assert "lost" not in out
         assert "did not finish" not in err
     assert sorted(one.returncode for one in both) in ([0, 0], [0, 2])

@@ -205,7 +205,7 @@ def test_chat_does_not_decide_about_lanes_of_another_process(place: Repository) 
         working.wait_for("running")
         with Terminal(place, ["--session", place.location, "--model", slow]) as terminal:
             terminal.enter("/explore")
-            terminal.wait_for("another process works on it; wait until it has ended")
+            terminal.wait_for("another process is working on it; wait until it has ended")
             working.kill()
             terminal.enter("/explore")
             words = hint(terminal.wait_for("--run "))

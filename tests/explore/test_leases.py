@@ -227,7 +227,7 @@ def test_a_process_whose_lane_was_taken_over_stops_and_the_other_continues(sessi
         return [lane.state for lane in lanes] + [lanes[0].why], taken
 
     (state, why), taken = asyncio.run(main())
-    assert (state, why) == ("lost", "another process works on it")
+    assert (state, why) == ("lost", "another process is working on it")
     fresh = sessiontree.open(session.location)
     (lane,) = find_exploration(fresh).lanes
     assert lane.leaf == taken
@@ -339,7 +339,7 @@ def test_a_process_stops_creating_lanes_when_another_has_taken_over(tmp_path: Pa
                 write(Branch(other, log.tracked[plan].leaf), msgspec.structs.replace(new_lease(), token="other"))
 
     worktrees = Taken(str(tmp_path / "home"), session.id, str(tmp_path / "project"))
-    with pytest.raises(ConflictError, match="another process works on it"):
+    with pytest.raises(ConflictError, match="another process is working on it"):
         explored(session, *PROMPTS, models=[Stepping(0)], tools=load_tools(), lane_worktrees=worktrees)
     assert [lane.state for lane in find_exploration(session).lanes] == ["lost"]
 

@@ -299,7 +299,7 @@ def test_under_limits_only_one_process_works_on_the_exploration(session: Session
             await exploration.finish()
         return str(refused.value)
 
-    assert "another process works on it" in asyncio.run(main())
+    assert "another process is working on it" in asyncio.run(main())
 
 
 def test_a_process_sends_no_requests_after_another_took_over_the_limits(session: Session, tmp_path: Path) -> None:
@@ -321,7 +321,7 @@ def test_a_process_sends_no_requests_after_another_took_over_the_limits(session:
         return exploration
 
     (lane,) = asyncio.run(main()).lanes
-    assert (lane.state, lane.why) == ("lost", "another process works on it")
+    assert (lane.state, lane.why) == ("lost", "another process is working on it")
     assert find_exploration(sessiontree.open(session.location)).lanes[0].state == "lost"
 
 

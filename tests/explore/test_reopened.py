@@ -150,7 +150,7 @@ def test_one_of_two_processes_that_reopen_a_lane_continues_it(session: Session, 
     async def main() -> Lane:
         how: dict[str, Any] = {"tools": tools, "bounds": Bounds(tokens=10_000)}
         async with resume(first, find_model=lambda _: Stepping(6, delay=0.02), **how) as exploration:
-            with pytest.raises(UsageError, match="another process works on it"):
+            with pytest.raises(UsageError, match="another process is working on it"):
                 await resume(second, find_model=lambda _: Stepping(6), **how).__aenter__()
             await exploration.finish()
         return exploration.lanes[0]

@@ -262,7 +262,7 @@ def test_a_process_checks_its_lease_after_a_long_silence_before_the_next_request
 
     (lane,) = asyncio.run(main()).lanes
     assert len(model.requests) == 1
-    assert (lane.state, lane.why) == ("lost", "another process works on it")
+    assert (lane.state, lane.why) == ("lost", "another process is working on it")
 
 
 def find_leaf(exploration: Exploration) -> str:

@@ -1,4 +1,4 @@
-"""Sessions with sub-agents: in a file of its own, on a branch of the session, and in sessions of their own."""
+"""Sessions with sub-agents: in a separate file, on a branch of the session, and in separate sessions."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def session_with_branch(cwd: Path, home: Path) -> Session:
 
 
 def session_with_own_session(folder: Path, home: Path, dialect: str) -> Session:
-    """A session with two calls of the same id, whose sub-agents have sessions of their own."""
+    """A session with two calls of the same id, whose sub-agents have separate sessions."""
     folder.mkdir(parents=True, exist_ok=True)
     session = create(str(folder), home=str(home))
     session.append("user", "delegate this")

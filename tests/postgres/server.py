@@ -178,7 +178,7 @@ def running(folder: Path, *settings: str) -> Iterator[Server]:
 
 @contextlib.contextmanager
 def temporary_server(*settings: str) -> Iterator[Server]:
-    """A server in a folder of its own. Without PostgreSQL, the test is skipped; in CI it fails."""
+    """A server in its own folder. Without PostgreSQL, the test is skipped; in CI it fails."""
     try:
         find_programs()
     except FileNotFoundError as error:

@@ -258,7 +258,7 @@ def test_each_session_of_a_database_is_listed_with_its_sub_agents(aviary: Path) 
         assert found.keys() == {"s1", "s2", "sub#1"}
         assert (found["sub#1"].kind, found["sub#1"].parent) == ("subagent", f"{path}#s2")
         assert library.find(f"{path}#sub#1") == found["sub#1"]
-        with pytest.raises(UsageError, match="only for sessions in files of their own"):
+        with pytest.raises(UsageError, match="only for sessions in separate files"):
             _ = found["s1"].path
 
 

@@ -154,7 +154,7 @@ def test_calls_are_folded_with_their_status_and_unfold_with_ctrl_o(chat: Chat) -
 
 
 def test_results_of_parallel_calls_are_shown_with_their_calls(chat: Chat) -> None:
-    """Claude Code writes each call of an answer as an entry of its own, and then the results."""
+    """Claude Code writes each call of an answer as a separate entry, and then the results."""
     session = chat.session("look")
     for number in range(3):
         block = {"type": "toolCall", "id": f"c{number}", "name": "read", "arguments": {"path": f"{number}.txt"}}

@@ -64,7 +64,7 @@ def test_a_user_finds_a_session_walks_its_tree_chats_forks_approves_interrupts_a
         assert "The rest of apples" not in terminal.shown
         # Fork with Esc Esc: the first prompt returns to the input.
         terminal.press("Escape", "Escape")
-        terminal.wait_for("Go to before which prompt")
+        terminal.wait_for("Go to just before which prompt")
         terminal.press("Enter")
         terminal.wait_for(r"│ tell me about apples")
         terminal.type(", in a file")

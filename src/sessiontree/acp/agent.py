@@ -60,7 +60,7 @@ class Agent:
     ) -> None:
         """`options` are those of every session; the client adds the session and its folders.
 
-        With `allows_unstable`, methods that are not part of the protocol's stable version are offered, too.
+        With `allows_unstable`, methods outside the protocol's stable version are also offered.
         """
         self._workbench, self._options = workbench, options
         self._connection, self._log = connection, log

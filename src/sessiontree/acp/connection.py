@@ -26,7 +26,7 @@ MAX_LINE = 64 << 20
 """Bytes of the longest message that is read. An image has at most 5 MB, and becomes a third longer."""
 _READ_AT_ONCE = 1 << 16
 _MAX_WAITING = 1 << 20
-"""Bytes that wait for the client to read them before the sender waits, too."""
+"""How many bytes may wait for the client before the sender has to wait."""
 
 Log: TypeAlias = Callable[[str], None]
 RequestId: TypeAlias = int | str | None
@@ -295,7 +295,7 @@ async def _until_closed(work: Awaitable[None]) -> None:
 
 
 def describe_error(error: Exception) -> RpcError:
-    """An error as the client is told about it, without a traceback."""
+    """An error as reported to the client, without a traceback."""
     match error:
         case RpcError():
             return error

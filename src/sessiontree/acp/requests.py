@@ -1,4 +1,4 @@
-"""Parameters of requests and notifications, in the names of the protocol. Unknown fields are ignored."""
+"""Parameters of requests and notifications, with the protocol's names. Unknown fields are ignored."""
 
 from __future__ import annotations
 

@@ -222,7 +222,7 @@ _DATA_URL = re.compile(r"data:(image/[a-z0-9.+-]+);base64,([A-Za-z0-9+/=]+)\Z")
 _CALLS_WITH_OUTPUT = frozenset(
     {"function_call", "custom_tool_call", "computer_call", "local_shell_call", "shell_call", "apply_patch_call"}
 )
-"""Types of calls whose result is an item of its own. Hosted tools have their results in the call."""
+"""Types of calls whose result is a separate item. Hosted tools have their results in the call."""
 _CALL_FIELDS = frozenset({"type", "id", "call_id", "status", "name", "namespace", "arguments", "input"})
 _OPAQUE_FIELDS = frozenset({"encrypted_content", "result", "status", "id"})
 

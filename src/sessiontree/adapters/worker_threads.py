@@ -90,7 +90,7 @@ class _Call(Generic[T]):
             self.value = self._context.run(self._call)
         except BaseException as error:  # noqa: BLE001 - raised by `result`
             self.failure = error
-        with suppress(RuntimeError):  # the event loop was closed: nothing waits any more
+        with suppress(RuntimeError):  # the event loop was closed: nothing is waiting
             self.loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:

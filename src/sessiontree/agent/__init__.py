@@ -11,7 +11,7 @@ controller     actions of a user, for front ends     state            what front
 request_meter  usage of one run, per request         auto_compaction  keeps the context within the window
 tool_calls     approval, checkpoint and run          process          shell commands and their processes
 
-`explore` is `sessiontree.explore.explore`: several runs in parallel, each on a branch of its own.
+`explore` is `sessiontree.explore.explore`: several runs in parallel, each on a separate branch.
 """
 
 from __future__ import annotations

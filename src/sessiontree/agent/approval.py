@@ -95,7 +95,7 @@ class CompactionConsent:
         """Ask whether to compact now; returns why not, or None for yes."""
         if self._remembered is None:
             title = f"summarize the older messages of this {session.dialect.name} session, to fit the model's window"
-            reason = f"the summary is written to {session.location}, and its own agent will see only that, too"
+            reason = f"the summary is written to {session.location}, and its own agent will also see only that"
             reply = await approver.ask(Question(self.tool, title, "", (reason,), may_always=True))
             if reply.answer == "once":
                 return None

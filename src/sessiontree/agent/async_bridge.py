@@ -28,7 +28,7 @@ def in_background(function: Callable[..., T], *arguments: Any) -> asyncio.Future
 
 
 async def uncancelled(awaited: Awaitable[T]) -> T:
-    """Await to completion even if the task is cancelled meanwhile, and raise `CancelledError` afterwards.
+    """Await to completion even if the task is canceled in the meantime, then raise `CancelledError`.
 
     A thread cannot be cancelled: without this, the caller would continue while the thread is still writing.
     """

@@ -53,7 +53,7 @@ class RewindRecord(Value, frozen=True):
     from_leaf: str | None = None
     to_leaf: str | None = None
     moved: bool = False
-    """Whether the conversation was rewound too."""
+    """Whether the conversation was also rewound."""
     undoes: int | None = None
     """The node of the entry whose rewind this one undid."""
 
@@ -362,7 +362,7 @@ class Checkpoints:
         return RewindPlan(leaf, leaf, None, changes, record.folders, tuple(lost))
 
     def undo(self, plan: RewindPlan, *, overwrite: Collection[str] = (), branch: Branch | None = None) -> Rewound:
-        """Undo the last rewind as planned: files, and the conversation if it was rewound too."""
+        """Undo the last rewind as planned: files, and the conversation if it was also rewound."""
         node, _, undone = self._last_rewind()
         scope: RewindScope = "both" if undone.moved else "files"
         at = branch if branch is not None else self._session.branch()

@@ -124,7 +124,7 @@ class Controller:
         self.settings = settings or Settings()
         self.tools = load_tools() if tools is None else tools
         self.workspace = Workspace(self.cwd, added, guarded=(self.home,))
-        """Where tools may work. With a session, its command outputs are readable too."""
+        """Where tools may work. With a session, its command outputs are also readable."""
         self.store: Store[State] = Store(State(model=model.name if model is not None else self.settings.model))
         self._model, self._find_model = model, find_model or self._open_model
         self._keeps_model = model is not None
@@ -456,7 +456,7 @@ class Controller:
             await self.set_mode(mode)
 
     async def set_approval(self, mode: ApprovalMode) -> None:
-        """Set the approval mode. It applies immediately, also to a run in progress."""
+        """Set the approval mode. It applies immediately, even to a run in progress."""
         await in_thread(Approvals(self.session).set_mode, mode)
         self.store.set(approval=mode)
 

@@ -141,7 +141,7 @@ class ChangeDetector:
         mode = listed.split(" ", 1)[0]
         if len(found.files) >= _MAX_COMMITTED or mode not in ("100644", "100755", _LINK):
             found.left_out[full] = (
-                f"more than {_MAX_COMMITTED} files changed" if mode.startswith("100") else "a repository of its own"
+                f"more than {_MAX_COMMITTED} files changed" if mode.startswith("100") else "a separate repository"
             )
             return None
         try:

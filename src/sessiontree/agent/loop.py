@@ -341,7 +341,7 @@ class Run:
         if self._stopped is not None:
             return self._stopped
         if self._branch in _busy:
-            raise UsageError("another run is in progress on this branch; start this one on a branch of its own")
+            raise UsageError("another run is in progress on this branch; start this one on a separate branch")
         _busy.add(self._branch)
         try:
             return await self._turns()

@@ -68,7 +68,7 @@ class Pastes:
         return {"role": "user", "content": content, "displayText": prompt}
 
     def _expanded(self, prompt: str) -> Iterator[Block]:
-        """Texts and images in order. An unknown placeholder is left as it is."""
+        """Texts and images in order. An unknown placeholder is left unchanged."""
         text, at = "", 0
         for found in _placeholder.finditer(prompt):
             text += prompt[at : found.start()]

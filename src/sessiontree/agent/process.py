@@ -1,4 +1,4 @@
-"""Run a command in a process group of its own, with limits of time and output, and end everything it started.
+"""Run a command in its own process group, with limits on time and output, and end everything it started.
 
 When a command ends, its process group is ended. On a cancellation or timeout, processes that left the group are ended
 as well: each is recognized by a mark in its environment (on Linux; elsewhere only the group is ended). Output is masked
@@ -463,7 +463,7 @@ def _notify_of_end(pid: int, loop: asyncio.AbstractEventLoop, ended: asyncio.Fut
         with contextlib.suppress(RuntimeError):  # the event loop is closed
             loop.call_soon_threadsafe(lambda: None if ended.done() else ended.set_result(None))
 
-    # A thread of its own: executors have few, and commands may run for hours.
+    # A separate thread: executors have few, and commands may run for hours.
     threading.Thread(target=wait, daemon=True, name=f"command-{pid}").start()
 
 

@@ -4,7 +4,7 @@ A program that is killed cannot clean up. So a small shell, the watcher, receive
 starts and ends. No other process holds the pipe: it closes when this program dies, and the watcher then ends the groups
 that are left, first with SIGTERM, then with SIGKILL.
 
-A process that a command moved to a session of its own (`setsid`) is not in its group. It survives, as it does for any
+A process that a command moved to a separate session (`setsid`) is not in its group. It survives, as it does for any
 other program.
 """
 

@@ -1,4 +1,4 @@
-"""The prompts of a branch: as they were typed, and where the session goes when one is selected."""
+"""The prompts of a branch as they were typed, and the entry to move to when one is selected."""
 
 from __future__ import annotations
 

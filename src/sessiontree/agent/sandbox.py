@@ -1,10 +1,10 @@
-"""A sandbox for commands that run without a question: Linux's Landlock, called directly, or macOS's seatbelt.
+"""A sandbox for commands that run without approval: Linux's Landlock, called directly, or macOS's seatbelt.
 
 Inside, nothing can be written, executed from the project, or reached by TCP, and /proc cannot be read.
 Of the user's home folder only the project, git's settings and programs on the PATH are readable. The sandbox is the
 second line: the first is that such a command is plainly read-only, and that git runs no program of the repository.
 
-Landlock restricts the thread that asks for it and the processes that it starts. So a thread of its own starts the
+Landlock restricts the thread that asks for it and the processes that it starts. So a separate thread starts the
 command, and no code runs between fork and exec.
 
 On macOS, `sandbox-exec` starts the command with a profile. It is not documented by Apple, but part of every version.

@@ -34,7 +34,7 @@ def parse_user_command(text: str) -> UserCommand | None:
 async def run_user_command(
     command: UserCommand, branch: Branch | Session, context: ToolContext
 ) -> tuple[CommandResult, Entry]:
-    """Run a command and append it to the session. A cancellation ends the command, which is recorded too.
+    """Run a command and append it to the session. A cancellation ends the command, which is still recorded.
 
     `context.update` receives output while the command runs; the result has the final output.
     """

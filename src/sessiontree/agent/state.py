@@ -68,7 +68,7 @@ class Store(Generic[StateT]):
         return True
 
     def update(self, change: Callable[[StateT], StateT]) -> bool:
-        """Replace the value by what a function makes of it, in one step; returns whether any field differs."""
+        """Replace the value with the result of a function, atomically; returns whether any field differs."""
         new = change(self._value)
         return self.set(**{name: getattr(new, name) for name in new.__struct_fields__})
 

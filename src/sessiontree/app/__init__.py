@@ -1,4 +1,4 @@
-"""Everything that front ends have in common. They show data and pass on what users decide.
+"""Everything that front ends have in common. They display data and pass on users' decisions.
 
     start         a chat from options: model, tools, system prompt, controller, session
     exploration   lanes from options, new or resumed

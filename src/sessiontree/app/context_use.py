@@ -1,4 +1,4 @@
-"""What a status line shows about the context: its size, and the size at which it is compacted."""
+"""The context size for a status line, and the size at which it is compacted."""
 
 from __future__ import annotations
 

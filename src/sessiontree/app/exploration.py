@@ -56,7 +56,7 @@ class LaneOptions(Struct, frozen=True, kw_only=True):
 class LaneApprover:
     """Approves or denies what a lane wants to do.
 
-    With `autoEdit`, files in the lane's own worktree may be changed; with `yolo`, commands may be run too. Anything
+    With `autoEdit`, files in the lane's own worktree may be changed; with `yolo`, commands may also be run. Anything
     outside the worktree needs approval in every mode, and is denied if there is no user to ask.
     """
 

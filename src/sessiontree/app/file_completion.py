@@ -1,4 +1,4 @@
-"""Complete `@file` in a prompt: the files of the project, by scattered letters."""
+"""Complete `@file` in a prompt by fuzzy matching of the project's files."""
 
 from __future__ import annotations
 

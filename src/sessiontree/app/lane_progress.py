@@ -1,4 +1,4 @@
-"""Results of lanes while they run, for front ends that show them again and again."""
+"""Results of lanes while they run, for front ends that poll them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a front end that stays open works with: the library, the archive, the settings and a working folder.
+"""The services of a long-running front end: the library, the archive, the settings and a working folder.
 
 All methods may be called from any thread.
 """

@@ -126,7 +126,7 @@ class Home:
 
 
 def can_archive(session: Session) -> bool:
-    """Whether a session is a file of its own, or in a repository with an archive."""
+    """Whether a session is a separate file, or in a repository with an archive."""
     return session.ref.is_file or isinstance(session.repository, ArchiveRepository)
 
 

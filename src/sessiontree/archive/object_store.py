@@ -113,7 +113,7 @@ class ObjectStore:
             publish_new(temporary, path, self._os_calls)
             return
         if not self.is_valid(sha256):
-            self._os_calls.rename(temporary, path)  # replace a damaged object by the good copy
+            self._os_calls.rename(temporary, path)  # replace a damaged object with the good copy
         # Even if the object existed: the process that wrote it may have died before it synced the folder.
         sync_folder(os.path.dirname(path), self._os_calls)
 

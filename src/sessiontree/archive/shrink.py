@@ -1,7 +1,7 @@
 """Shrink a session file: remove repeated lines, move large content to blobs, and drop dead branches.
 
 The archive keeps the whole old file, and the context of every remaining branch is compared before the file is replaced.
-A child of a removed entry gets the nearest remaining ancestor as its parent, as the clients would resolve it, too.
+A child of a removed entry becomes a child of the nearest remaining ancestor, just as clients would resolve it.
 """
 
 from __future__ import annotations

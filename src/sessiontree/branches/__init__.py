@@ -11,7 +11,7 @@
     file_conflicts  files that two branches changed differently
     open_files      processes that have a session file open for writing
     subagent_branches, subagent_sessions
-                    sub-agents of our agent, on branches and in sessions of their own
+                    sub-agents of our agent, on branches and in separate sessions
 
 Rules of this package:
 

@@ -15,10 +15,10 @@ from sessiontree.session.reader import Reader
 class ContextSizes:
     """Computes the sizes that `context_size` finds, and reads each entry once for all branches.
 
-    The size of a context is what the provider counted last, and an estimate of the messages since. So an entry's is the
-    size at its parent and an estimate of its own messages; where messages depend on their neighbors, the size before
-    the last prompt and that of the part since. Where that does not hold (compactions, resets, edits, system prompts,
-    formats with rules of their own), the context is built.
+    The size of a context is the provider's last count plus an estimate of the messages since. So the size at an entry
+    is that at its parent plus an estimate of its own messages; where messages depend on their neighbors, the size
+    before the last prompt and that of the part since. Where that does not hold (compactions, resets, edits, system
+    prompts, formats with rules of their own), the context is built.
     """
 
     def __init__(self, session: Reader, links: HistoryLinks | None) -> None:

@@ -1,4 +1,4 @@
-"""Leave a branch with a summary, so that the model knows on the new branch what was tried.
+"""Leave a branch with a summary, so that on the new branch the model knows what was tried.
 
 The summary is the first entry of the new branch, an ordinary `branch_summary`. Every possible failure (of the summary,
 a hook that cancels, an interruption) happens before anything is written.

@@ -114,7 +114,7 @@ class _HistoryComparison:
     def compare(self, tip: int, *, is_active: bool) -> _Apart:
         journal = self._session.journal
         ids = journal.tree.ids
-        # As the conversation was, and not as the tree has it: a line after preserved ones follows their compaction.
+        # In conversation order, not tree order: a line after preserved ones follows their compaction.
         find = self._session.dialect.find_history
         history = self._ours if is_active else find(journal, tip, self._session.read_options)
         history = history[: history.index(tip) + 1]
@@ -159,7 +159,7 @@ class _Fork(Struct, frozen=True):
 
 
 class _LinkComparison:
-    """Compares branches by links: facts about a parent are those of all branches below it, and computed once."""
+    """Compares branches by links: facts about a parent apply to all branches below it, and are computed once."""
 
     def __init__(self, session: Reader, ours: Sequence[int], labels: Mapping[str, str], links: HistoryLinks) -> None:
         self._session = session

@@ -120,7 +120,7 @@ def prepare_merge(
     options: SummaryOptions | None = None,
     dry_run: bool = False,
 ) -> PreparedMerge:
-    """Do everything but write: check, summarize, adapt entries. With `dry_run` for read-only sessions, too."""
+    """Do everything but write: check, summarize, adapt entries. `dry_run` also accepts read-only sessions."""
     if how == "pick":
         raise UsageError("merge cannot pick entries: use `pick`")
     other: Reader = session if source is None else source

@@ -52,7 +52,7 @@ def prepare_pick(
     branch: str | None = None,
     dry_run: bool = False,
 ) -> PreparedMerge:
-    """Do everything but write. With `dry_run` for read-only sessions, too."""
+    """Do everything but write. `dry_run` also accepts read-only sessions."""
     other: Reader = session if source is None else source
     if not entries:
         raise UsageError("no entries to pick: name at least one")

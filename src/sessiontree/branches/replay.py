@@ -1,7 +1,7 @@
 """Adapt messages of one branch for another, in the same or another session or dialect.
 
 Tool calls and results are always complete pairs. A call without a result is dropped, because it can never get one on
-the other branch, and so is a result without a call. Usage is dropped, too: a copy costs nothing, and the numbers
+the other branch, and so is a result without a call. Usage is also dropped: a copy costs nothing, and the numbers
 describe another context.
 """
 

@@ -1,4 +1,4 @@
-"""Sub-agents in sessions of their own: how they are found.
+"""Sub-agents in separate sessions: how they are found.
 
 The first entry of a sub-agent names the call and the session it works for. The caller's file cannot hold a link to it,
 because the formats of Claude Code and Neovate have no extension data. So the session is searched for among sessions
@@ -74,7 +74,7 @@ def find_session_of_call(
 
 
 def _is_for(record: SubagentRecord, origin: Session, answer: str, call: str) -> bool:
-    # The entry counts, too: some servers give several calls the same id.
+    # Compare the entry as well: some servers give several calls the same id.
     if (record.call, record.session) != (call, origin.id) or record.answer is None or record.answer not in origin:
         return False
     return answer in origin.path_ids(record.answer)

@@ -12,7 +12,7 @@ from sessiontree.session.reader import Reader
 
 
 def find_tips(session: Reader) -> list[int]:
-    """Find the tips, the newest first.
+    """Find the tips, newest first.
 
     An entry in the history of another tip is not a tip: a result next to other results of its call, for example, or an
     entry before a compaction.

@@ -13,5 +13,5 @@
     conversation   the main loop of the chat line by line: prompts, commands, interrupts
     print_mode     one answer for a script (`--print`)
 
-Front ends have no behavior of their own: `agent`, `branches`, `compaction` and other packages change sessions.
+Front ends implement no behavior: `agent`, `branches`, `compaction` and other packages change sessions.
 """

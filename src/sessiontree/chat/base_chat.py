@@ -1,4 +1,4 @@
-"""What every front end of the chat does the same way: it dispatches input, and is the host of the /commands.
+"""The behavior shared by all chat front ends: dispatching input and hosting the /commands.
 
 A front end adds how it asks the user, where it prints, and how it shows a run.
 """
@@ -150,11 +150,11 @@ class BaseChat(ABC):
         return None
 
     async def browse_tree(self) -> bool:
-        """Show the tree on a screen of its own, if the front end has one; returns whether it did."""
+        """Show the tree on a separate screen, if the front end has one; returns whether it did."""
         return False
 
     async def browse_rewinds(self) -> bool:
-        """Let the user choose a rewind on a screen of its own, if the front end has one; returns whether it did."""
+        """Let the user choose a rewind on a separate screen, if the front end has one; returns whether it did."""
         return False
 
     # Input
@@ -281,7 +281,7 @@ class BaseChat(ABC):
         return commands.complete(self, text)
 
     def take_paste(self, text: str) -> str:
-        """Replace a large paste by a placeholder, and the path of an image by the image.
+        """Replace a large paste with a placeholder, and the path of an image with the image.
 
         Terminals cannot paste images; dragging an image file into one pastes its path.
         """

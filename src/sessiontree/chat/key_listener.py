@@ -1,6 +1,6 @@
 """Read keys while a run is in progress. Nothing is echoed; the first printable key opens an input line.
 
-Ctrl-C stays a signal, so that it works whatever the program is doing. Esc interrupts, too.
+Ctrl-C stays a signal, so it works whatever the program is doing. Esc also interrupts.
 """
 
 from __future__ import annotations

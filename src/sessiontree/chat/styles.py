@@ -1,4 +1,4 @@
-"""Styles of a line, as ANSI codes: terminals get them as they are, and screens map them to their own."""
+"""Line styles as ANSI codes: terminals get them unchanged, and screens map them to their own."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ class Screen:
     def _styled(self, text: str, style: str) -> str:
         if not style or not self._has_color:
             return text
-        # A style across a line break would color the rest of the row, too.
+        # A style across a line break would also color the rest of the row.
         return "\n".join(f"\x1b[{style}m{part}\x1b[0m" if part else "" for part in text.split("\n"))
 
 

@@ -40,7 +40,7 @@ class ApprovalPrompts:
                 return await self._ask(question)
             except KeyboardInterrupt:
                 self._interrupt()
-                # The interrupt cancels this task; if the run has ended already, the answer is no.
+                # The interrupt cancels this task; if the run has already ended, the answer is no.
                 await asyncio.sleep(1)
                 return Reply("no", "the user interrupted it")
             except EOFError:

@@ -1,6 +1,6 @@
 """The command line: one module per command, data on stdout, messages on stderr.
 
-Front ends have no behavior of their own: a command parses its arguments, calls the library and prints what `views`
+Front ends implement no behavior: a command parses its arguments, calls the library and prints what `views`
 rendered.
 """
 

@@ -1,7 +1,7 @@
 """Serve all sessions to an editor over the Agent Client Protocol (ACP) on stdin and stdout.
 
-Editors start it; --json prints what to put in their settings. Every session of every agent can be opened, continued
-and archived there. The options are those of `chat`; messages go to stderr.
+Editors start it; --json prints what to add to their settings. Every session of every agent can be opened, continued and
+archived there. The options are those of `chat`; messages go to stderr.
 """
 
 from __future__ import annotations

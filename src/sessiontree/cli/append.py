@@ -29,7 +29,7 @@ EXAMPLES = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION")
     parser.add_argument("role", metavar="ROLE", nargs="?", help="user, assistant, system, toolResult, ...")
-    parser.add_argument("text", metavar="TEXT", nargs="?", help="the text; '-' or nothing reads stdin")
+    parser.add_argument("text", metavar="TEXT", nargs="?", help="the text; if '-' or omitted, read stdin")
     parser.add_argument("--role", metavar="ROLE", dest="role_option", help=argparse.SUPPRESS)
     parser.add_argument("--text", metavar="TEXT", dest="text_option", help=argparse.SUPPRESS)
     parser.add_argument("--at", metavar="ENTRY", help="append after this entry (default: the current entry)")
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--durability",
         choices=("append", "turn", "system"),
         default="turn",
-        help="when to fsync: each append, each turn (default), or when the system does",
+        help="when to fsync: after each append, after each turn (default), or when the system does",
     )
 
 

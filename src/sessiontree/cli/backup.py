@@ -65,7 +65,9 @@ def _print_results(results: list[SyncResult], counts: Counter[str], options: Opt
                 stderr.print_line(f"  {result.why}")
         if result.approvals:
             stderr.print_line(
-                clean(f"{result.path}: has approvals of another machine ({result.approvals}); they do not count here")
+                clean(
+                    f"{result.path}: contains another machine's approvals ({result.approvals}); they are ignored here"
+                )
             )
     parts = [f"{counts[what]} {what}" for what in ("copied", "grown", "merged", "conflict", "failed") if counts[what]]
     stderr.print_line(", ".join(parts) or "already up to date")

@@ -1,6 +1,6 @@
 """Switch to another entry. Nothing is deleted: the next message starts a branch there.
 
-With --summarize, the new branch starts with a summary of the one you leave.
+With --summarize, the new branch starts with a summary of the one you are leaving.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--root", action="store_true", dest="before_all", help="go to before the first message, to start over"
     )
     parser.add_argument("--before", action="store_true", help="switch to the entry's parent, to rewrite the entry")
-    parser.add_argument("--summarize", action="store_true", help="start with a summary of the branch you leave")
+    parser.add_argument("--summarize", action="store_true", help="start with a summary of the branch you are leaving")
     parser.add_argument("--summarise", action="store_true", dest="summarize", help=argparse.SUPPRESS)
     add_summary_options(parser)
 

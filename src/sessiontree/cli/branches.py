@@ -1,7 +1,7 @@
 """List the branches of a session: last entry, name, distance from the active branch, size and age.
 
-AHEAD counts the messages that only that branch has, BEHIND those that only the active branch has; entries are counted
-too if there are more of them. The name is the last label on the branch, or the lane or sub-agent it belongs to.
+AHEAD counts the messages that only that branch has, BEHIND those that only the active branch has; entries are also
+counted if they outnumber messages. The name is the last label on the branch, or the lane or sub-agent it belongs to.
 Processes that have the file open for writing are reported on stderr, if the system can list them.
 """
 

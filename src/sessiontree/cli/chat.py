@@ -1,7 +1,7 @@
 """Chat with a model that can read files, edit them and run commands in this folder. The session is saved.
 
-Works with every agent's sessions: --session continues one in place, --fork in a copy. On a capable terminal the chat
-uses the whole screen, with the extra `tui`; --plain works line by line, as do dumb terminals. --print prints one answer
+Works with every agent's sessions: --session continues one in place, --fork in a copy. With the `tui` extra, the chat is
+full-screen on terminals that support it; --plain works line by line, as do dumb terminals. --print prints one answer
 for scripts and denies everything that needs approval; standard input is the prompt, or is appended to it. Without a
 terminal, each line of standard input is a prompt, a /command or an answer.
 """
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("text", "json", "stream-json"),
         help="with --print: text (default), one JSON object, or one per event",
     )
-    parser.add_argument("--plain", action="store_true", help="chat line by line instead of on the whole screen")
+    parser.add_argument("--plain", action="store_true", help="chat line by line instead of full-screen")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "-c",

@@ -6,7 +6,7 @@ Summaries are here and not in the commands' modules, so that the root help and s
 from __future__ import annotations
 
 GROUPS: dict[str, dict[str, str]] = {
-    "Look": {
+    "Browse": {
         "ui": "browse all sessions in the terminal",
         "serve": "show all sessions in a browser",
         "list": "list sessions",
@@ -17,7 +17,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "branches": "list the branches of a session",
         "diff": "compare two branches",
         "context": "show the messages a model receives",
-        "stats": "sum up tokens, cost and tool calls",
+        "stats": "show token usage, cost and tool calls",
     },
     "Resume and branch": {
         "continue": "find the session to continue",
@@ -43,7 +43,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "push": "copy sessions to another home, such as a database",
         "pull": "copy sessions from another home",
     },
-    "Tidy": {
+    "Organize": {
         "rename": "rename a session",
         "tag": "add tags to a session",
         "pin": "protect a session from `clean`",

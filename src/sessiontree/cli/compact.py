@@ -1,8 +1,7 @@
 """Replace older messages with a summary, so that the session fits a model's context window again.
 
-Nothing is removed from the file; --undo goes back to before the summary. A summary that the agent itself wrote is only
-undone if --compaction names it. Works with every agent's sessions, in the
-agent's own format.
+Nothing is removed from the file; --undo goes back to before the summary. A summary written by the agent itself is
+undone only if --compaction names it. Works with every agent's sessions, in the agent's own format.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--window", metavar="N", type=_tokens, help="fit a context window of N tokens")
     parser.add_argument("--dry-run", action="store_true", help="only show the result and the summary")
     parser.add_argument("--undo", action="store_true", help="go back to before the last compaction")
-    parser.add_argument("--compaction", metavar="ENTRY", help="with --undo: undo this compaction, also the agent's own")
+    parser.add_argument("--compaction", metavar="ENTRY", help="with --undo: undo this compaction, even the agent's own")
 
 
 def _tokens(text: str) -> int:

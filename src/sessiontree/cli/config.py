@@ -37,8 +37,8 @@ EXAMPLES = """examples:
   sessiontree config set compaction.reserveTokens 32768 --project
 
 Environment variables override both files: compaction.reserveTokens is $SESSIONTREE_COMPACTION_RESERVE_TOKENS. Settings
-that decide who receives the conversation (model, summarizer) are ignored in a project's file, as it may come with a
-repository."""
+that determine who receives the conversation (model, summarizer) are ignored in a project's file, because it may come
+with a repository."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""Find the session to continue: this terminal's last session if it belongs to this project, else the project's newest.
+"""Find the session to continue: this terminal's last if it belongs to this project, otherwise the project's newest.
 
 Sessions of other projects are never chosen; projects are distinguished by real path and repository. With -r, choose
 from a numbered list.
@@ -82,7 +82,7 @@ def _choose(library: Library, cwd: str, *, everywhere: bool) -> Summary | None:
     rows = list(draw_listing(members, output.width() - 4, time.time(), ids, with_project=everywhere))
     output.print_lines([f"    {rows[0]}", *(f"{number:3} {row}" for number, row in enumerate(rows[1:], 1))])
     if not sys.stdin.isatty():
-        stderr.print_line("to go on with one of them: sessiontree chat --session ID")
+        stderr.print_line("to continue one of them: sessiontree chat --session ID")
         return None
     stderr.print_line(f"Which one? [{number_range(len(found))}, Enter to cancel]")
     answer = sys.stdin.readline().strip()

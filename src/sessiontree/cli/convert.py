@@ -1,4 +1,4 @@
-"""Convert a session to another agent's format, so that the agent can resume it with real tool calls and results.
+"""Convert a session to another agent's format, so the agent can resume it with real tool calls and results.
 
 Without --out or --install, only the plan is shown: the target path, and what is carried over, mapped, changed and
 dropped.
@@ -46,7 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--out", metavar="FILE", help="write to this new file")
     where.add_argument(
-        "--install", action="store_true", help="write it where the target's client finds it, or run its import command"
+        "--install",
+        action="store_true",
+        help="write it where the target agent finds it, or run that agent's import command",
     )
     parser.add_argument("--cwd", metavar="DIR", help="working folder of the new session (default: the same)")
     parser.add_argument("--dry-run", action="store_true", help="only show what would be done")

@@ -1,4 +1,4 @@
-"""Check sessions for problems: those of this project, all of them with --all, or those that are named.
+"""Check sessions for problems: this project's, all sessions with --all, or the ones you name.
 
 Reports the position and effect of each, what the client does, and what `repair` does.
 """

@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=int,
         default=MAX_DEPTH,
-        help="levels of automatic forks; with 2, forks may fork too (default: 2)",
+        help="levels of automatic forks; with 2, forks may fork again (default: 2)",
     )
     start.add_argument(
         "--max-lanes",
@@ -87,7 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         action="append",
         default=[],
-        help="a model that the session names and that may be used, besides the one in your settings; repeatable",
+        help="allow this model, named in the session, in addition to the one in your settings; repeatable",
     )
     for parser in (start, resume):
         parser.add_argument(
@@ -147,7 +147,7 @@ _MERGE = """Merge lanes: summarize them on the current branch and apply the file
 If the current entry is before the lanes, they are merged into the first of them. If files conflict, nothing is
 written."""
 _DROP = "Mark lanes as dropped. They stay in the tree, and their files stay in git."
-_DIFF = "Show the files of a lane as a diff. In a file or pipe it is a patch for `git apply`, including binary files."
+_DIFF = "Show the files of a lane as a diff. In a file or pipe, it is a patch for `git apply`, including binary files."
 
 
 def run(options: Options) -> int:

@@ -73,7 +73,9 @@ def remove_leftovers(session: Session, state: ExplorationState, options: Options
     from sessiontree.explore.state import is_active
 
     if is_active(session, state):
-        raise UsageError(f"exploration {state.run}: another process works on it; wait until it has ended, or stop it")
+        raise UsageError(
+            f"exploration {state.run}: another process is working on it; wait until it has ended, or stop it"
+        )
     worktrees = lane_worktrees(session, options)
     partial = remove_partial_worktrees(session, state, worktrees)
     stale = [] if options.keep_worktrees else stale_lanes(state.lanes, worktrees)

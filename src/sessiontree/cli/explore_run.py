@@ -115,7 +115,7 @@ async def _report(
     words = session_words(session, options)
     if any(lane.state == "running" for lane in state.lanes):
         stderr.print_line(
-            f"another process works on some lanes; `sessiontree explore compare {words}` shows their progress"
+            f"another process is working on some lanes; `sessiontree explore compare {words}` shows their progress"
         )
         return 0
     result = None

@@ -1,5 +1,5 @@
-"""Export a session as Markdown, a self-contained HTML page, plain text, JSON, its original lines, or for other tools:
-spans of OpenTelemetry (otel) or a trajectory (atif).
+"""Export a session as Markdown, a self-contained HTML page, plain text, JSON, its original lines or, for other tools,
+OpenTelemetry spans (otel) or a trajectory (atif).
 
 Prints to stdout, or writes a new file with --out; existing files are never overwritten. Exports the path to the current
 entry, or every branch with --branch all. --redact masks keys, tokens, private keys, passwords, e-mail addresses and

@@ -71,7 +71,7 @@ def _known_ids(session: Session, options: Options) -> Iterator[str]:
 
 
 def _update_cache(session: Session) -> None:
-    """Replace the listing cache's estimates by exact counts, as the whole file was read. Creates no cache."""
+    """Replace the listing cache's estimates with exact counts, as the whole file was read. Creates no cache."""
     path = cache_path(os.environ)
     if not os.path.exists(path):
         return

@@ -1,4 +1,4 @@
-"""Copy sessions to the archive, so that nothing is lost when an agent deletes its old sessions.
+"""Copy sessions to the archive, so nothing is lost when an agent deletes its old sessions.
 
 The originals do not change. Run it again, by hand or from a timer, to update the copies.
 """

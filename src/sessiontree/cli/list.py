@@ -1,7 +1,7 @@
 """List this project's sessions from all agents on this machine; with --all, the sessions of every project.
 
 Marks before the title: ! damaged, ~ not checked yet, - no messages, ? draft. A number with ~ is estimated from both
-ends of a large file. `?` is unknown; a cost with ~ is estimated from dated prices (see `sessiontree info`). With
+ends of a large file. `?` means unknown; a cost with ~ is estimated from dated prices (see `sessiontree info`). With
 --subagents, sub-agents are listed below the session that started them; with --tree, forks below the session they were
 forked from.
 """

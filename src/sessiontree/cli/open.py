@@ -1,7 +1,6 @@
-"""Show a session of any agent: its details, its last messages and where its file is.
+"""Show a session of any agent: its details, last messages and file path.
 
-SESSION is a path, an id or a prefix of it, or a title. A part of a title is enough if it matches only
-one session.
+SESSION is a path, an id or a prefix of it, or a title. Part of a title is enough if it matches only one session.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def print_value(text: str) -> None:
-    """Print an id or a path from a session on a line of its own; what a terminal would interpret is made visible."""
+    """Print an id or a path from a session on a separate line; what a terminal would interpret is made visible."""
     print_lines([clean(text)])
 
 

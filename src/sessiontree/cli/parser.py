@@ -27,8 +27,8 @@ _EXAMPLES = """examples:
   sessiontree list --since 7d
   sessiontree tree 019c2f3a
   sessiontree search "json flag" --context 1"""
-ARGUMENTS = """SESSION is the path of a session file, a session id or a prefix of it, or a title. A
-part of a title is enough if it matches only one session.
+ARGUMENTS = """SESSION is the path of a session file, a session id or a prefix of it, or a title. Part
+of a title is enough if it matches only one session.
 
 ENTRY is an entry id, its first characters, or a label."""
 

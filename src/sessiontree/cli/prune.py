@@ -1,6 +1,6 @@
-"""Move a branch from a session file to the archive. Without --yes, only show how much that is.
+"""Move a branch from a session file to the archive. Without --yes, only show its size.
 
-All other branches stay as they are, byte for byte; that is verified before the file is replaced.
+All other branches stay byte-for-byte identical; this is verified before the file is replaced.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Copy the sessions of this home, with their large content, to another one: a folder or a database.
 
-Sessions are copied byte for byte. Run it again to copy what is new; a transfer that was interrupted goes on.
+Sessions are copied byte for byte. Run it again to copy what is new or to continue an interrupted transfer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rename a session the way its client does, so that the agent shows the name, too. An empty name removes it."""
+"""Rename a session the way its client does, so the agent also shows the new name. An empty name removes it."""
 
 from __future__ import annotations
 

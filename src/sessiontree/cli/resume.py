@@ -1,8 +1,8 @@
 """Resume a session in its agent, or in another one.
 
-A session that the agent can find itself is resumed in place. For another agent, a converted copy with all branches is
-installed first, after a report of what changes; as long as the session does not change, that copy is resumed again.
-Without SESSION, the newest session of this project is offered.
+A session that the agent can find itself is resumed in place. For another agent, sessiontree first reports what changes,
+then installs a converted copy with all branches. As long as the session does not change, that copy is reused. Without
+SESSION, this project's newest session is offered.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ EXAMPLES = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", metavar="SESSION", nargs="?", help="default: offer the newest of this project")
+    parser.add_argument(
+        "session", metavar="SESSION", nargs="?", help="the session (default: offer this project's newest)"
+    )
     parser.add_argument(
         "--in",
         dest="agent",
@@ -122,7 +124,7 @@ def _print_losses(resumption: Resumption) -> None:
         for line in render_report(resumption.plan.report):
             stderr.print_line(line)
     elif resumption.copy is not None:
-        stderr.print_line(f"resuming the copy from before: {resumption.copy.path}")
+        stderr.print_line(f"resuming the existing copy: {resumption.copy.path}")
 
 
 def _offer_newest(options: Options) -> str | None:

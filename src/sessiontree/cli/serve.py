@@ -1,7 +1,7 @@
 """Show all sessions in a browser: list, search, branches, statistics, chats.
 
-Listens on this machine only and prints a link that works once. Sessions that grow are updated while you watch. Needs
-the extra `web` (`pip install 'sessiontree[web]'`).
+Listens on this machine only and prints a link that works once. Pages update while sessions grow. Needs the `web` extra
+(`pip install 'sessiontree[web]'`).
 """
 
 from __future__ import annotations
@@ -23,19 +23,21 @@ EXAMPLES = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", metavar="N", type=int, default=0, help="port to listen on (default: any free one)")
     parser.add_argument("--open", action="store_true", help="open the link in a browser")
-    parser.add_argument("--read-only", action="store_true", help="allow no changes: no actions and no chats")
+    parser.add_argument("--read-only", action="store_true", help="disable changes: no actions and no chats")
     parser.add_argument(
         "--host", metavar="NAME", default="127.0.0.1", help="address to listen on (default: this machine only)"
     )
     parser.add_argument("--tls-cert", metavar="FILE", help="certificate, for a --host that other machines can reach")
     parser.add_argument("--tls-key", metavar="FILE", help="key of the certificate")
     parser.add_argument(
-        "--no-tls", action="store_true", help="with such a --host, serve without encryption: anyone can read it"
+        "--no-tls",
+        action="store_true",
+        help="with such a --host, serve without encryption, readable by anyone on the network",
     )
     parser.add_argument(
         "--users",
         action="store_true",
-        help="several users of a database, each with a token of `sessiontree store add-token`; runs no agents",
+        help="serve several users of a database, each with a token from `sessiontree store add-token`; runs no agents",
     )
     add_root_option(parser)
 

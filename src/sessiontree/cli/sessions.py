@@ -89,8 +89,8 @@ def print_next_command(name: str, agent: str, cwd: str) -> None:
     here = not cwd or os.path.realpath(cwd) == os.path.realpath(os.curdir)
     where = "" if here or not os.path.isdir(cwd) else f"cd {shlex.quote(cwd)} && "
     if agent != DEFAULT_DIALECT:
-        stderr.print_line(f"to go on in its agent: sessiontree resume {shlex.quote(name)}")
-    stderr.print_line(f"to go on here: {where}sessiontree chat --session {shlex.quote(name)}")
+        stderr.print_line(f"to continue in its agent: sessiontree resume {shlex.quote(name)}")
+    stderr.print_line(f"to continue here: {where}sessiontree chat --session {shlex.quote(name)}")
 
 
 def remember_session(path: str, cwd: str, options: Options) -> None:

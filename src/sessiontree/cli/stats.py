@@ -1,4 +1,4 @@
-"""Sum up the usage of this project's sessions; with --all, of every project.
+"""Show the usage of this project's sessions; with --all, of every project.
 
 Counts requests, tokens (input, output, cached), cost where the session records it, tool calls, their error rate, and
 the files they touched most. A response that several forks contain counts once; sub-agents are included. Days are in

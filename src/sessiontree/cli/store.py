@@ -1,9 +1,9 @@
-"""Look after a database of sessions, such as PostgreSQL.
+"""Manage a database of sessions, such as PostgreSQL.
 
-status: what it holds. upgrade: create its tables, or upgrade them. verify: find damage. vacuum: join the small rows of
-appends, and remove old backups. add-tenant, remove-tenant, tenants: users who share the database and see nothing of
-each other. blobs: store large content in an object store, or without a URL in the database again. audit: show the
-latest writes, or turn the log of writes on or off. add-token, tokens, revoke-token: access of single users to a tenant
+status: show what it holds. upgrade: create or upgrade its tables. verify: find damage. vacuum: merge the small rows of
+appends, and remove old backups. add-tenant, remove-tenant, tenants: manage users who share the database but cannot see
+each other's data. blobs: store large content in an object store or, without a URL, in the database again. audit: show
+the latest writes, or turn the audit log on or off. add-token, tokens, revoke-token: manage users' access to a tenant
 through `sessiontree serve --users`.
 """
 
@@ -55,7 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scope", choices=("read", "write"), default="read", help="for add-token: what it allows (default: read)"
     )
-    parser.add_argument("--note", metavar="TEXT", default="", help="for add-token: whose it is, for the list")
+    parser.add_argument(
+        "--note", metavar="TEXT", default="", help="for add-token: whose token it is, shown by `tokens`"
+    )
     parser.add_argument(
         "--quota",
         metavar="SIZE",
@@ -68,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--audit-days",
         type=float,
         metavar="N",
-        help="for vacuum: drop months of the log of writes that ended N days ago",
+        help="for vacuum: drop months of the audit log that ended N days ago",
     )
 
 
@@ -155,7 +157,7 @@ def _manage_tokens(repository: SessionRepository, options: Options) -> None:
         output.print_json({"tenant": options.name, "scope": options.scope, "token": token})
     else:
         output.print_lines([token])
-        stderr.print_line("the token is shown only now; the database has its hash")
+        stderr.print_line("the token is shown only once; the database stores its hash")
 
 
 def _token_line(token: AccessToken) -> str:
@@ -166,7 +168,7 @@ def _token_line(token: AccessToken) -> str:
 def _audit(repository: TenantRepository, options: Options) -> None:
     if options.name in ("on", "off"):
         repository.set_audit(enabled=options.name == "on")
-        stderr.print_line(f"{clean(repository.home)}: the log of writes is {options.name}")
+        stderr.print_line(f"{clean(repository.home)}: the audit log is {options.name}")
         return
     if options.name:
         raise UsageError(f"store audit {options.name}: expected on, off or nothing")
@@ -227,4 +229,4 @@ def _vacuum(repository: MaintainedRepository, options: Options) -> None:
     if options.json:
         output.print_json({"home": repository.home, "joined": joined, "removed": removed})
     else:
-        stderr.print_line(f"{clean(repository.home)}: {joined:,} rows joined, {removed:,} rows of old backups removed")
+        stderr.print_line(f"{clean(repository.home)}: {joined:,} rows merged, {removed:,} rows of old backups removed")

@@ -16,7 +16,7 @@ EXAMPLES = """examples:
   sessiontree sync ~/Dropbox/sessions --dry-run
   sessiontree sync /mnt/shared/sessions
 
-A session that was cleaned here comes back if the folder still has it; remove it there, too."""
+A session that was cleaned here comes back if the folder still has it; remove it there as well."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,7 +1,6 @@
 """Draw the branches of a session: one column for each branch, with labels, times and the current entry.
 
-In a terminal, branches have colors, the signs are explained below the rows, and a long tree opens in the pager at the
-current entry.
+In a terminal, branches are colored, a legend follows the rows, and a long tree opens in the pager at the current entry.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--filter",
         choices=list(_FILTERS),
         default="default",
-        help="which entries: default, no-tools, user (your own messages), labeled, all",
+        help="which entries to show: default, no-tools, user (your own messages), labeled, all",
     )
     parser.add_argument("--all", action="store_true", help="include entries without text: settings, labels, state")
     parser.add_argument(

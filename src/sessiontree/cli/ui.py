@@ -1,7 +1,7 @@
 """Browse all sessions in the terminal: type to find one, Enter resumes it.
 
-The list is shown at once from what was known and refreshed in the background. `sessiontree` without a command starts
-it, too. It needs a terminal and the extra `tui` (`pip install 'sessiontree[tui]'`); without them, sessions are listed.
+The cached list appears immediately and is refreshed in the background. `sessiontree` without a command also starts it.
+Needs a terminal and the `tui` extra (`pip install 'sessiontree[tui]'`); without them, sessions are listed.
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ EXAMPLES = """examples:
   sessiontree worktree save 019c2f3a
   sessiontree worktree restore 019c2f3a
 
-Not saved: ignored files, files over 10 MB, more than 100 MB in total, and untracked files named like secrets (.env,
-*.pem ...); skipped files are reported. `restore` prints the command that resumes the session."""
+Not saved: ignored files, files over 10 MB, more than 100 MB in total, and untracked files whose names indicate
+secrets (.env, *.pem ...); skipped files are reported. `restore` prints the command that resumes the session."""
 
 _SHOWN = 20
 
@@ -48,13 +48,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", metavar="SESSION", nargs="?")
     parser.add_argument("--no-files", action="store_true", help="ignore uncommitted files")
     parser.add_argument("--path", metavar="DIR", help="for save: the worktree (default: the session's folder)")
-    parser.add_argument("--secrets", action="store_true", help="for save: include untracked files named like secrets")
+    parser.add_argument(
+        "--secrets", action="store_true", help="for save: include untracked files whose names indicate secrets"
+    )
     parser.add_argument("--repository", metavar="DIR", help="for restore: the repository, if it moved")
     parser.add_argument("--detach", action="store_true", help="for restore: check out the commit without its branch")
     parser.add_argument(
         "--from-history", action="store_true", help="for restore: use the file copies that Claude Code made"
     )
-    parser.add_argument("--yes", action="store_true", help="for restore: change files of a worktree that exists")
+    parser.add_argument("--yes", action="store_true", help="for restore: change files in an existing worktree")
     parser.add_argument("--dry-run", action="store_true", help="for restore: only show what would change")
     add_root_option(parser)
 
@@ -167,7 +169,7 @@ def _print_restoration(
         stderr.print_line(f"missing: {reason}")
     if plan.missing:
         return
-    stderr.print_line("the worktree exists already" if plan.exists else _line(plan.worktree))
+    stderr.print_line("the worktree already exists" if plan.exists else _line(plan.worktree))
     for note in plan.notes:
         stderr.print_line(note)
     for path in plan.conflicts if options.dry_run else ():

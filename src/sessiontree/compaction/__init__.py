@@ -1,4 +1,5 @@
-"""Compaction: replace the older part of a session by a summary, so that long sessions fit a model's context window.
+"""Compaction: replace the older part of a session with a summary, so that long sessions fit into a model's context
+window.
 
     compact(session)                       summarize the older part
     compact(session, dry_run=True)         the same without writing

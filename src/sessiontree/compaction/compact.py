@@ -81,7 +81,7 @@ class Undone(Struct, frozen=True):
     leaf: str | None
     compaction: str
     left: int
-    """Number of messages after the compaction; they stay in the file, on a branch of their own."""
+    """Number of messages after the compaction; they stay in the file, on a separate branch."""
     leaf_before: str | None = None
     """The current entry before the undo; switching to it reverts the undo."""
 
@@ -145,7 +145,7 @@ def compact(
     hooks: Sequence[Hook] = (),
     dry_run: bool = False,
 ) -> Compacted:
-    """Replace the older messages of a session, or of one of its branches, by a summary.
+    """Replace the older messages of a session, or of one of its branches, with a summary.
 
     With a window, the result fits: `policy` (default: a reserve) does not ask for another compaction. If that is not
     possible, or there is nothing to compact, raise `CompactionError`; nothing is written.
@@ -188,7 +188,7 @@ def prepare_compaction(
     hooks: Sequence[Hook] = (),
     dry_run: bool = False,
 ) -> PreparedCompaction:
-    """Do everything but write: cut, summarize, check. With `dry_run` for read-only sessions, too."""
+    """Do everything but write: cut, summarize, check. `dry_run` also accepts read-only sessions."""
     target: Session | Branch = session if branch is None else branch
     if session.read_only is not None and not dry_run:
         raise ReadOnlyError(f"{session.location}: cannot compact: {session.read_only}")
@@ -351,7 +351,7 @@ def undo(session: Session, *, branch: Branch | None = None, compaction: str | No
 
 
 def find_undo(session: Session, leaf: str | None, compaction: str | None = None) -> Undone:
-    """What undoing the last compaction before an entry gives; `CompactionError` if there is none.
+    """The result of undoing the last compaction before an entry; `CompactionError` if there is none.
 
     A compaction of the session's agent is only undone if it is named: the user has not asked us for it.
     """

@@ -53,7 +53,7 @@ class Unit(Struct, frozen=True, gc=False):
     is_omitted: bool = False
     """A context edit removes its message."""
     is_answer: bool = False
-    """It is an assistant message, also if an edit removes it."""
+    """It is an assistant message, even if an edit removes it."""
     edits: str | None = None
     """For a context edit with a replacement: the edited entry."""
 

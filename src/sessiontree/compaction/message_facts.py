@@ -68,7 +68,7 @@ _LOWERCASE_WORDS = bytes(ord(chr(at).lower()) if at < 128 and chr(at).isalnum() 
 
 
 class _WordFilter:
-    """Words of which every match of a pattern contains one. Searching these first is many times faster."""
+    """Words, one of which every match of a pattern contains. Searching for these first is many times faster."""
 
     def __init__(self, plain: str, foreign: str) -> None:
         self.plain = tuple(word.replace("_", " ") for word in plain.split())

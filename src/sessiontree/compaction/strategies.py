@@ -1,4 +1,4 @@
-"""Compaction strategies: what is kept, as the different agents do it.
+"""Compaction strategies: what the different agents keep.
 
 A strategy only chooses the cut, so every strategy works in every dialect. The dialect decides how the cut is written:
 

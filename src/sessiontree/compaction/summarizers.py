@@ -1,8 +1,8 @@
 """Summarizers: callables that turn a `Request` into a `Summary`, or raise `SummaryError`.
 
-`find_summarizer` finds one by name, also in other packages (see `plugins`). The default is the extractive one, which
-needs no model. `ModelSummarizer` asks a model. An answer that failed, is empty or truncated, or calls a tool is an
-error, and nothing is written.
+`find_summarizer` finds one by name, including those of other packages (see `plugins`). The default is the extractive
+one, which needs no model. `ModelSummarizer` asks a model. An answer that failed, is empty or truncated, or calls a tool
+is an error, and nothing is written.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ _FRAME_LENGTH = 16
 
 _MANY = 4096
 _SAMPLE = 16
-"""Of more than `_MANY` messages, one in `_SAMPLE` is estimated."""
+"""If there are more than `_MANY` messages, only one in `_SAMPLE` is estimated."""
 
 _GROUPS = 64
 """Of lazily decoded messages, this many groups of neighbors are estimated instead: they are decoded together."""

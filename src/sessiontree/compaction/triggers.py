@@ -69,7 +69,7 @@ def after_overflow(session: Session, *, branch: Branch | None = None, **options:
     """Compact after a provider rejected a request as too long. `options` are arguments of `compact`.
 
     A failed attempt at the end of the path is removed from the context first. If the model has not answered since the
-    last compaction, another one would not help: that is a `CompactionError`.
+    last compaction, another one would not help, so this raises `CompactionError`.
     """
     target: Session | Branch = session if branch is None else branch
     context_units = build_units(session, target.leaf)

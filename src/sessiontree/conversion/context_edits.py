@@ -1,4 +1,4 @@
-"""Apply edits of the context where the target has none, so that edited text is never sent again.
+"""Apply context edits where the target does not support them, so that edited text is never sent again.
 
 The original stays on the entry as passthrough data, which no client sends. Converting back to a client that applies
 edits restores it, with the edit itself.

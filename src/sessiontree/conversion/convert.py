@@ -468,7 +468,7 @@ def _is_sent(message: Message) -> bool:
 def _mark_histories(session: Reader, leaves: Sequence[int], inner: bytearray) -> None:
     """Mark the lines before each leaf in its history."""
     links = session.dialect.find_history_links(session.journal, session.read_options)
-    # The newest first: an earlier leaf may be in its history, and then all lines before that one are, too.
+    # Newest first: its history may contain an earlier leaf, and then also all lines before that one.
     for leaf in sorted(leaves, reverse=True):
         if links is None:
             history = () if inner[leaf] else session.dialect.find_history(session.journal, leaf, session.read_options)

@@ -1,4 +1,4 @@
-"""Resume a session in an agent: convert it to where that agent finds it, and start the agent."""
+"""Resume a session in an agent: convert it, install it where that agent finds it, and start the agent."""
 
 from __future__ import annotations
 

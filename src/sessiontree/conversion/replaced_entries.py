@@ -1,4 +1,4 @@
-"""Entries that a conversion replaced by the messages of a context, stored as data that no client sends.
+"""Entries that a conversion replaced with the messages of a context, stored as data that no client sends.
 
 A client without resets sends every message of a session. Where it would send something else than the source, the
 session has the messages of the context instead, and the entries of the source as passthrough data. Every conversion

@@ -1,4 +1,4 @@
-"""Restate the context of a branch at its end, where the target would send something else than the source.
+"""Restate a branch's context at its end, where the target would send something different from the source.
 
 Clients differ in what they send for the same entries: results far from their calls, results without a call, summaries
 after the messages they keep, edits of another branch. Only the messages that a client sends count, so the copy is read

@@ -50,7 +50,7 @@ def tool_tables(agent: str) -> tuple[ToolTable, ...]:
 def map_call(name: str, arguments: Mapping[str, Any], source: str, target: str) -> Mapped | None:
     """The equivalent call for the target; None when there is none, and the caller keeps the call unchanged.
 
-    Clients that share their tools need no mapping, so the result is None for them too.
+    Clients that share their tools need no mapping, so the result is also None for them.
     """
     pair = _find_pair(source, target)
     if pair is None:

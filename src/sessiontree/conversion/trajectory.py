@@ -93,7 +93,7 @@ class ReadTrajectory(Struct, frozen=True):
     session: Session
     """A native session in memory."""
     notes: tuple[str, ...]
-    """What the session does not hold."""
+    """What the session cannot hold."""
 
 
 def read_trajectory(data: bytes, location: str, cwd: str = "") -> ReadTrajectory:

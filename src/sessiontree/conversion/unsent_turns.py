@@ -1,4 +1,4 @@
-"""Leave answers out that failed in the source and that its client does not send, where the target would send them.
+"""Leave out failed answers that the source's client does not send but the target would.
 
 oh-my-pi leaves a failed or retried answer out of its contexts, with the results of its calls, unless a note about the
 interruption follows it, and never sends some messages of its own. Claude Code shows its errors and never sends them.

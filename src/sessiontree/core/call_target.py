@@ -1,4 +1,4 @@
-"""The target of a tool call: the argument that tells a reader what the call is about."""
+"""The target of a tool call: the argument that best identifies it to a reader."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAIN_ARGUMENTS = (
     "prompt",
     "name",
 )
-"""Arguments that identify a call in the tools of most clients, the most important first."""
+"""Arguments that identify a call in the tools of most clients, most important first."""
 
 
 def call_target(arguments: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """Build a model's context from a path: the messages in order, and the settings in force at its end.
 
-The only module that interprets compactions, resets and context edits. It loads only the entries that count and never
-looks at the rest of the tree. Differences between agents are fields of `Rules`.
+The only module that interprets compactions, resets and context edits. It loads only the entries that end up in the
+context and never looks at the rest of the tree. Differences between agents are fields of `Rules`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from sessiontree.core.messages import (
 )
 
 _MAX_STEP = 2 << 20
-"""Size in bytes of the lines that are read together."""
+"""Size in bytes of the lines read in one step."""
 
 
 class Path(Struct, frozen=True):
@@ -146,14 +146,14 @@ def build_context(path: Path, rules: Rules) -> Context:
 
 
 class _Plan(Struct):
-    """Where the messages of a context are: enough to decode them again."""
+    """Where each message of a context comes from: enough to decode it again."""
 
     path: Path
     messages_of: Callable[[Entry], list[Message]]
     places: list[int]
     """Position on the path of each message's entry."""
     counts: list[int]
-    """Number of messages of the entry that are before each message."""
+    """Each message's index among the messages of its entry."""
     systems: list[int]
     """The messages that are system prompts."""
     model: tuple[int, ModelRef] | None = None
@@ -210,7 +210,7 @@ _READ_TYPES = CONTEXT_TYPES | {"context_edit"}
 
 
 def _select(path: Path, rules: Rules) -> tuple[list[int], int | None]:
-    """Positions of the entries that count, in path order, and the position of the compaction that opens the context."""
+    """Positions of the entries in the context, in path order, and the position of the compaction that opens it."""
     compaction_at = _last(path.types, "compaction")
     reset_at = _last(path.types, "reset_boundary") if rules.resets else -1
     first = 0

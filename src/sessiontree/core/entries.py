@@ -306,7 +306,7 @@ BOUNDARY_TYPES = frozenset(kind for kind, cls in ENTRY_TYPES.items() if cls.star
 """Types of entries at which a context starts."""
 
 MESSAGE_TYPES = CONTEXT_TYPES - BOUNDARY_TYPES
-"""Types of entries with messages of their own, which can be copied to another branch."""
+"""Types of entries that hold messages, and can be copied to another branch."""
 
 CONVERSATION_TYPES = CONTEXT_TYPES | BOUNDARY_TYPES
 """Types of entries that make up a conversation. Others are state, settings and labels; views hide them by default."""

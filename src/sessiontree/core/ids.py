@@ -45,7 +45,7 @@ def new_session_id() -> str:
 
 
 def is_session_id(text: str) -> bool:
-    """Whether a text is a valid session id: safe in a file name, with no separator, leading dot or '..'."""
+    """Whether a text is a valid session id: safe as a file name, without separators, a leading dot or '..'."""
     return re.match(_SESSION_ID, text) is not None and ".." not in text
 
 

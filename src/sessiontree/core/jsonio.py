@@ -77,7 +77,7 @@ def structural_error(error: Exception, raw: bytes) -> int | None:
 
 
 def parse_object(raw: bytes) -> JsonObject:
-    """Decode a JSON object as tolerantly; empty if it is anything else."""
+    """Decode a JSON object, like `parse_json`; empty for any other value."""
     try:
         fields = parse_json(raw)
     except ValueError:
@@ -130,7 +130,7 @@ def render_json(value: object) -> bytes:
 
 
 def render_json_line(value: object) -> bytes:
-    """Encode a value like `render_json`, with U+2028 and U+2029 escaped: some clients end lines there, too."""
+    """Encode a value like `render_json`, with U+2028 and U+2029 escaped: some clients also end lines there."""
     line = render_json(value)
     for separator in ("\u2028", "\u2029"):
         line = line.replace(separator.encode(), f"\\u{ord(separator):04x}".encode())

@@ -1,20 +1,20 @@
 """Positions of the entries of a session in a drawing of its tree: rows in file order, one lane per branch.
 
-The layout reads columns only (parents, types), never a body, and decides on each entry when it arrives:
+The layout reads only columns (parents, types), never a body, and places each entry when it arrives:
 
 * An entry continues the lane of the entry it follows if that is the last one of its lane.
-* Otherwise it starts a lane of its own, which forks from that entry. So does a root.
+* Otherwise it starts a new lane, which forks from that entry. So does a root.
 
 So a position never depends on later entries: the layout of the first lines of a file is the first part of the layout of
-the whole file, and moving the current entry changes nothing. For the same reason no lane is used twice. A branch can be
-continued at any time, so no lane has certainly ended. A view that has the whole session may draw several lanes in one
+the whole file, and moving the current entry changes nothing. For the same reason, no lane is reused: a branch can be
+continued at any time, so a lane never ends for certain. A view that has the whole session may draw several lanes in one
 column (`views.rails`).
 
-Not every entry has a position of its own. Entries without content (labels, settings, state) take the lane of the entry
-they belong to and never start one, so that they do not look like branches. Metadata lines have no lane.
+Not every entry has its own position. Entries without content (labels, settings, state) take the lane of the entry they
+belong to and never start one, so they do not look like branches. Metadata lines have no lane.
 
-Damaged trees need no special case: only links to earlier entries count, and every other link is that of a root. So
-cycles cannot occur, and an entry whose id is used again later keeps its position.
+Damaged trees need no special case: only links to earlier entries count, and an entry with any other link is placed as a
+root. So cycles cannot occur, and an entry whose id is reused later keeps its position.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from msgspec import Struct
 NO_NODE = -1
 """In columns of nodes: none."""
 NO_LANE = -1
-"""The lane of an entry that belongs to no other: a metadata line, or a setting before the first message."""
+"""The lane of an entry that belongs to no placed entry: a metadata line, or a setting before the first message."""
 
 
 class LayoutColumns(Struct, frozen=True):
@@ -36,7 +36,7 @@ class LayoutColumns(Struct, frozen=True):
     parents: Sequence[int | None]
     """The entry that each one follows. It comes earlier in the file, or is ignored."""
     placed: Sequence[bool]
-    """Whether it has content, and therefore a position of its own."""
+    """Whether it has content, and therefore its own position."""
     responses: Sequence[object] = ()
     """For entries that are part of one response (its blocks, the results of its calls): an equal value, not None.
 

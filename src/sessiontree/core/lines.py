@@ -1,4 +1,4 @@
-"""Split bytes into lines. No JSON, and no I/O of its own.
+"""Split bytes into lines, without parsing JSON or doing I/O.
 
 A line is the bytes up to an LF. `iter_blocks` yields runs of complete lines in one reused buffer, so that scanning a
 file of any size needs only the memory of its longest line. `line_ends` finds the lines of a block. Both read each byte

@@ -23,12 +23,12 @@ from sessiontree.core.jsonio import UNKNOWN_TAG, JsonObject, Value, convert_fiel
 _STEP = 16
 """Number of messages decoded together: neighbors are adjacent in the file."""
 _LONGEST_STEP = 4096
-"""The same for a reader that has already decoded as many before them."""
+"""The same, for a reader that has already decoded that many messages before them."""
 
 MAX_KEPT = 96 << 20
 """Size in the file up to which decoded content stays in memory as a whole. Decoded, it takes up to twice as much."""
 CACHED_BYTES = 16 << 20
-"""Size of the part that stays in memory of anything larger."""
+"""How much decoded content stays in memory if the whole is larger."""
 
 
 class Text(Value, frozen=True, tag="text"):
@@ -202,7 +202,7 @@ Message: TypeAlias = (
 )
 
 Role: TypeAlias = Literal["user", "assistant", "toolResult", "bashExecution", "custom", "system"]
-"""Roles of messages that can be appended. Summaries are entries of their own."""
+"""Roles of messages that can be appended. Summaries are separate entries."""
 
 MESSAGE_ROLES: dict[str, type[Message]] = {
     struct_tag(cls): cls
@@ -304,9 +304,9 @@ class LazyMessages(Sequence[Message]):
     """A sequence that behaves like a tuple of messages and compares equal to one.
 
     `load` decodes a range of positions; `sizes` returns each message's size in the file without decoding it. Decoded
-    messages are cached: all of them if they are not larger than `capacity`, as measured by `sizes`, else the last
-    `CACHED_BYTES`. Others are decoded again on access. `systems` are the positions of system prompts, so that a search
-    for the current system prompt decodes only those.
+    messages are cached: all of them if `sizes` add up to at most `capacity`, otherwise the last `CACHED_BYTES`. Others
+    are decoded again on access. `systems` are the positions of system prompts, so that a search for the current system
+    prompt decodes only those.
     """
 
     def __init__(
@@ -349,8 +349,8 @@ class LazyMessages(Sequence[Message]):
         return message
 
     def _decoded(self, at: int) -> Message:
-        # From a multiple of the step on. A reader that goes on from the message before, which is decoded, gets twice
-        # as many as it has: each load may be a round trip to a store.
+        # Start at a multiple of the step. A sequential reader, whose previous message is already decoded, gets twice as
+        # many messages as it has: each load may be a round trip to a store.
         start = at - at % _STEP
         size = _STEP
         while size < _LONGEST_STEP and start >= size and None not in self._found[start - size : start]:
@@ -376,7 +376,7 @@ class LazyMessages(Sequence[Message]):
         return range(at, at + count), weight
 
     def _drop_excess(self, added: int) -> None:
-        """Drop what was decoded first if more than the capacity is cached, but not what was just added."""
+        """Drop the ranges decoded first if the cache exceeds its capacity, but not the one just added."""
         self._cached_size += added
         if self._cached_size > CACHED_BYTES and not self._is_measured:
             self._is_measured = True

@@ -29,7 +29,7 @@ BOM = b"\xef\xbb\xbf"
 _BLANKS = b" \t\r\n"
 _BLANK = re.compile(r"[ \t\r\n]*")
 _NULS = re.compile(r"[\x00 \t\r\n]*\x00[\x00 \t\r\n]*")
-# An object starts with a key. A short first string without a colon after it is none: an error of the decoder takes much
+# An object starts with a key. Reject a short first string without a colon after it here: a decoding error takes much
 # longer than this check.
 _KEY = r'"(?![^"\\]{0,64}(?:"\s*(?:[^:\s]|\Z)|\Z))'
 _OBJECT_START = re.compile(rf"\{{\s*{_KEY}")
@@ -92,10 +92,10 @@ def salvage(raw: bytes, is_record: Callable[[dict[str, Any]], bool]) -> list[Pie
         at = _end_of(_BLANK, text, at)
         if at >= len(text):
             return pieces
-        if text.find("}", at) < 0 and not _OTHER_VALUE.match(text, at):  # no record ends here: most damage is like that
+        if text.find("}", at) < 0 and not _OTHER_VALUE.match(text, at):  # no record ends here, the most common damage
             pieces.extend(_damage(text, at, len(text)))
             return pieces
-        # An error of the decoder takes longer than everything else, so it is avoided where the first bytes show it.
+        # A decoding error takes longer than everything else, so avoid it where the first bytes predict it.
         found = _try_decode(raw, text, at) if _VALUE_START.match(text, at) else _NOTHING
         if isinstance(found.value, dict):
             pieces.append(_record(raw, at, found))
@@ -128,7 +128,7 @@ def _end_of(pattern: re.Pattern[str], text: str, at: int) -> int:
 
 def _try_decode(raw: bytes, text: str, at: int) -> _Attempt:
     """Try to decode a JSON value at an offset."""
-    # Most damage lacks a delimiter. A strict decoder finds that in a quarter of the time of an error of the other one.
+    # Most damage lacks a delimiter. The strict decoder reports that in a quarter of the tolerant one's time.
     start = raw[at : at + _WINDOWS[0]]
     try:
         value = _decode(start)
@@ -179,7 +179,7 @@ def _next_record(
 
 
 def _damage(text: str, start: int, end: int) -> list[Piece]:
-    """Classify the bytes between records; a run of NULs at their end is a piece of its own."""
+    """Classify the bytes between records; a run of NULs at their end is a separate piece."""
     stripped = text[start:end].rstrip("\x00 \t\r\n")
     cut = start + len(stripped)
     pieces = [Piece(start, cut, "damage")] if cut > start else []

@@ -1,6 +1,6 @@
 """The tree of a session's entries: parents, children, roots, leaves, paths, common ancestors.
 
-A node is an entry's number in file order. Nodes are added in that order (`extend`), also after queries. Damaged input
+A node is an entry's number in file order. Nodes are added in that order (`extend`), even after queries. Damaged input
 never raises an error and never causes an endless loop. Each of these is reported as a `TreeProblem`:
 
 * a duplicate id: the later entry has the id and all children, the earlier one stays as a node without children;
@@ -76,7 +76,7 @@ class Tree:
         return len(self.ids)
 
     def columns(self) -> TreeColumns:
-        """The nodes and links, to be stored."""
+        """The nodes and links, for storing."""
         parentless = array("i", [node for node, parent in enumerate(self._parents) if parent is None])
         parents = array("i", (parent or 0 for parent in self._parents))
         return TreeColumns(

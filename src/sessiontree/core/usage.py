@@ -95,8 +95,8 @@ def unpriced_totals(used: Iterable[UnpricedUsage]) -> tuple[UnpricedUsage, ...]:
 def usage_of(entry: Entry) -> Usage | None:
     """Usage of the request that produced an entry; None if there was no request.
 
-    Clients that require the fields have zeros where nothing was counted: a usage of zeros is none, and a cost of zeros
-    is unknown.
+    Clients that require the fields write zeros where nothing was counted, so all-zero usage counts as none, and a zero
+    cost as unknown.
     """
     match entry:
         case MessageEntry(message=Assistant(usage=usage) | ToolResult(usage=usage)):
@@ -227,7 +227,7 @@ def model_of(entry: Entry) -> str:
 
 
 def is_request(entry: Entry) -> bool:
-    """Whether an entry has the usage of a request of the conversation, on a line of its own."""
+    """Whether an entry reports, on a separate line, the usage of a request in the conversation."""
     return isinstance(entry, UsageRecord) and entry.kind == REQUEST
 
 

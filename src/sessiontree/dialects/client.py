@@ -70,7 +70,7 @@ class WorktreeNote(Struct, frozen=True):
 
 
 class Client:
-    """Facts about a client. The defaults suit a program that nothing is known about."""
+    """Facts about a client. The defaults suit an unknown program."""
 
     name = "the client"
     """The client's name in messages."""
@@ -127,7 +127,7 @@ class Client:
         return frozenset()
 
     def never_sends(self, entry: CanonicalEntry) -> bool:
-        """Whether the client has a mark of its own on an entry that excludes it from the context."""
+        """Whether the client itself marked an entry as excluded from the context."""
         return False
 
     @property

@@ -1,8 +1,8 @@
 """The dialect contract: what sessiontree needs to know about one client's session format.
 
 Three protocols, each with defaults in `defaults.DialectBase`: `Format` reads lines, `Codec` converts between lines and
-canonical entries, and `Locations` knows where the client keeps its files. A `Dialect` is all three. Type against the
-smallest one that is enough.
+canonical entries, and `Locations` finds the client's files. A `Dialect` is all three. Annotate with the smallest one
+that suffices.
 
 A dialect is pure: it maps bytes, decoded JSON and indexed lines to values and never opens, reads or writes a file.
 """
@@ -73,7 +73,7 @@ class LineMarks(Struct, frozen=True):
     prompts: tuple[bytes, ...] = (b"",)
     """One of these is in every line with a prompt of the user."""
     results: tuple[bytes, ...] = ()
-    """One of these is in lines with results that have a mark of a prompt, too."""
+    """Lines with results that also have a mark of a prompt contain one of these."""
 
     def may_be_prompt(self, raw: bytes) -> bool:
         return any(mark in raw for mark in self.prompts) and not any(mark in raw for mark in self.results)
@@ -100,7 +100,7 @@ class Traits(Struct, frozen=True):
     repairs_as_copy: bool = False
     """Whether a repair writes a new session, because the client remembers positions in the file."""
     finds_ids_in_all_folders: bool = False
-    """Whether the client resumes a session by its id from any folder of a project, such as one with an older name."""
+    """Whether the client resumes a session by id from any folder of its project, such as one with an older name."""
     bookkeeping: frozenset[str] = frozenset()
     """Entry types that never move the leaf."""
     is_linear: bool = False
@@ -316,7 +316,7 @@ class ClientNotes(Struct, frozen=True):
 
 
 class Facts(Protocol):
-    """Facts about a session by the client's own rules. Each is computed when it is asked for."""
+    """Facts about a session by the client's own rules. Each is computed on access."""
 
     @property
     def title(self) -> str | None:
@@ -471,7 +471,7 @@ class Codec(_Described, Protocol):
     """
 
     def find_history(self, lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
-        """The nodes that belong to a leaf from the very beginning, also those before a compaction."""
+        """The nodes that belong to a leaf from the very beginning, including those before a compaction."""
         ...
 
     def find_history_links(self, lines: IndexedLines, read_options: ReadOptions) -> HistoryLinks | None:

@@ -234,7 +234,7 @@ class DialectBase:
         return kinds
 
     def message_kind(self, raw: bytes) -> EntryKind:
-        """The kind of a message. A dialect that can tell it from a few bytes does not decode the line."""
+        """The kind of a message. Dialects that recognize it by a few bytes override this to avoid decoding the line."""
         entry = self.parse(raw)
         return message_kind(entry.message) if isinstance(entry, MessageEntry) else "other"
 
@@ -393,7 +393,7 @@ def native_entry(kind: str, id: str, line: dict[str, Any]) -> CanonicalEntry:
 
 
 def placed_nodes(lines: IndexedLines) -> list[bool]:
-    """By node: whether an entry has a position of its own in the layout of the tree."""
+    """By node: whether an entry has its own position in the layout of the tree."""
     kinds = zip(lines.types, lines.tree.ids, strict=True)
     return [kind in CONVERSATION_TYPES and not is_metadata_id(id) for kind, id in kinds]
 

@@ -41,7 +41,7 @@ PARTS = frozenset(
 """The names of parts; everything else in passthrough data is carried."""
 
 PART = "part"
-"""The mark of a line without content of its own: it belongs to the entry before it."""
+"""Marks a line without its own content: it belongs to the entry before it."""
 RESTATED = "restated"
 """The name of the mark that entries carry if they repeat others."""
 
@@ -67,7 +67,7 @@ def carried_data(entry: CanonicalEntry, name: str) -> Any:
 
 
 def is_restated(entry: CanonicalEntry) -> bool:
-    """Whether an entry repeats a message of the conversation for a client, and has nothing of its own."""
+    """Whether an entry only repeats a message of the conversation for a client."""
     return carried_data(entry, RESTATED) is True
 
 

@@ -74,7 +74,7 @@ def _mentioned_files(files: Any) -> list[Any]:
         if not isinstance(file, dict):
             continue
         content, image = file.get("content"), file.get("image")
-        if isinstance(content, str) or image is None:  # the model is told about a file without text, too
+        if isinstance(content, str) or image is None:  # the model also learns about a file without text
             inner = f"\n{content}\n" if content else "\n"
             blocks.append({"type": "text", "text": f'<file path="{file.get("path")}">{inner}</file>'})
         if isinstance(image, dict) and image.get("type") == "image":

@@ -39,7 +39,7 @@ class FileReader(Protocol):
 
 
 class Gathered(Struct, frozen=True):
-    """A file that describes a session, whose messages are in files of their own."""
+    """A file that describes a session, whose messages are in separate files."""
 
     lines: Callable[[str, bytes, FileReader], Iterable[bytes]]
     """Turns the path and the content of the file into the lines of the session, without LF.

@@ -28,7 +28,7 @@ class Replacement(Struct, frozen=True):
     old: str
     new: str
     everywhere: bool = False
-    # When Claude Code and Neovate replace text by nothing, they also remove the line end after it.
+    # When Claude Code and Neovate replace text with nothing, they also remove the line end after it.
     takes_line_end: bool = False
 
 

@@ -1,4 +1,4 @@
-"""Check commands: the exit code shows whether the files of a lane are right."""
+"""Check commands: the exit code shows whether a lane's files pass."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def keep(
 ) -> DecisionResult:
     """Make a lane current and apply its files to the project. Undecided lanes are left.
 
-    A lane that was kept before is left, too: its files are removed from the project, unless they were changed or
+    A lane that was kept before is also left: its files are removed from the project, unless they were changed or
     committed.
     """
     chosen = find_lane(exploration.lanes, lane)
@@ -175,7 +175,7 @@ def _find_lanes(exploration: ExplorationLike, names: Sequence[int | str]) -> lis
 
 
 def _without_leaf_entries(session: Session, leaf: str | None) -> str | None:
-    # Some formats record the current entry as an entry of its own.
+    # Some formats record the current entry as a separate entry.
     while leaf is not None and session.type_of(leaf) == "leaf":
         leaf = session.parent(leaf)
     return leaf
@@ -237,7 +237,7 @@ def revert(
     """Take back a decision: the files of the project, the verdicts and the current entry are as before it.
 
     `before` has the verdicts by the number of the lane. A lane that had none is left, and can be decided about. Merge
-    entries stay in the tree, on a branch of their own.
+    entries stay in the tree, on a separate branch.
     """
     _check_idle(session, exploration.lanes)
     former = [lane for lane in exploration.lanes if _has_files(before.get(lane.number))]

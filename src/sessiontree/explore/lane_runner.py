@@ -1,4 +1,4 @@
-"""Runs one lane: waits for a slot, runs the agent, checks the files, records the end, asks the hooks what follows."""
+"""Run one lane: wait for a slot, run the agent, check the files, record the end, ask the hooks what follows."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ class LeaseKeeper:
                 with contextlib.suppress(SessionTreeError):
                     await uncancelled(in_thread(self._beat_plan, self.plan_lease))
             for lane in list(self._exploration.lanes):
-                # A lane that waits for a slot may be silent for long, too.
+                # A lane that waits for a slot may also be silent for long.
                 is_active = lane.state in ("running", "waiting")
                 if is_active and lane.lease is not None and lane.silence > self._seconds / 3:
                     # An error of the store surfaces when the lane itself writes next.

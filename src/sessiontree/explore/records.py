@@ -44,7 +44,7 @@ class Bounds(Value, frozen=True):
     lanes: int = 16
     """Lanes in all, including those forked by rules."""
     depth: int = 2
-    """Levels of forks by rules: 1 forks only the original lanes, 2 their forks too."""
+    """Levels of forks by rules: 1 forks only the original lanes, 2 also their forks."""
 
 
 class Rule(Value, frozen=True):

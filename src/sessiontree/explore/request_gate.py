@@ -10,7 +10,7 @@ from sessiontree.explore.lane import Lane
 if TYPE_CHECKING:
     from sessiontree.explore.exploration import Exploration
 
-TAKEN_OVER = "another process works on it"
+TAKEN_OVER = "another process is working on it"
 
 
 class _LaneTicket(Ticket):

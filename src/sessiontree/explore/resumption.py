@@ -132,8 +132,8 @@ async def _take_plan(exploration: Exploration, *, must_be_alone: bool) -> None:
     exploration.leases.plan_lease, _ = await uncancelled(in_thread(take_over, exploration, exploration.plan_id))
     if exploration.leases.plan_lease is None and (must_be_alone or exploration.budget.is_limited):
         raise UsageError(
-            f"exploration {exploration.run}: another process works on it, and only one can enforce the limits; resume "
-            "when that has ended"
+            f"exploration {exploration.run}: another process is working on it, and only one can enforce the limits; "
+            "resume when it has ended"
         )
 
 

@@ -1,4 +1,4 @@
-"""The `task` tool: a model delegates a part of its work to a sub-agent on a branch of the same session.
+"""The `task` tool: a model delegates part of its work to a sub-agent on a branch of the same session.
 
     … ── assistant with the call ─┬─ tool result ── …                            the caller sees only the result
                                   └─ task ── reset ── prompt ── assistant ── …   the sub-agent has an empty context
@@ -69,7 +69,7 @@ class TaskArguments(Struct, frozen=True, forbid_unknown_fields=True):
     tools: Annotated[tuple[str, ...], Meta(description="the tools it may use; all of yours if not given")] | None = None
     model: Annotated[str, Meta(description="provider:name; your own if not given")] | None = None
     budget: Annotated[Budget, Meta(description="how much it may use")] | None = None
-    mode: Annotated[Mode, Meta(description="a branch of this session, or a session of its own")] = "branch"
+    mode: Annotated[Mode, Meta(description="a branch of this session, or a separate session")] = "branch"
 
 
 class TaskTool(StructTool[TaskArguments]):
@@ -244,7 +244,7 @@ class _SubAgent(Struct, frozen=True):
     start: str
     """Its first entry."""
     is_linked: bool = False
-    """Whether it has a session of its own."""
+    """Whether it has a separate session."""
     is_new: bool = True
     """Whether it has no prompt yet."""
     answer: str | None = None
@@ -463,7 +463,7 @@ class Unfinished(Struct, frozen=True):
 
 
 def find_unfinished(session: Session) -> list[Unfinished]:
-    """The sub-agents of open calls on the active branch, except those in sessions of their own."""
+    """The sub-agents of open calls on the active branch, except those in separate sessions."""
     found = []
     for call in open_calls(session.context().messages):
         if call.name != TASK_TOOL:

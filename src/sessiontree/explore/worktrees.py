@@ -1,4 +1,4 @@
-"""Git worktrees of lanes. They start with the project as it is, including uncommitted files.
+"""Git worktrees of lanes. They start as a copy of the project, including uncommitted files.
 
     <home>/explore/<session>/<run>/<number>         the folder of a lane
     <home>/explore/<session>/<run>/<number>.json    its record, written when the folder is complete

@@ -30,7 +30,7 @@ def export(
     The redactor's counts are complete once the last piece has been yielded.
     """
     if branch == "all" and format in LINEAR:
-        raise UsageError(f"{format} has one branch in each document; switch to another one and export that, too")
+        raise UsageError(f"{format} has one branch per document; switch to another branch and export that separately")
     source = Source(session, branch, redactor)
     match format:
         case "html":

@@ -1,4 +1,4 @@
-"""A session as a trajectory of the Agent Trajectory Interchange Format (ATIF), version 1.7.
+"""A session as a trajectory in the Agent Trajectory Interchange Format (ATIF), version 1.7.
 
 `sessiontree.conversion.trajectory` reads such documents.
 """

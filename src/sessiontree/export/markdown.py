@@ -1,4 +1,4 @@
-"""A session as GitHub Markdown: messages as they are, tool output and thinking folded.
+"""A session as GitHub Markdown: messages unchanged, tool output and thinking folded.
 
 Messages are Markdown themselves and stay Markdown, but must not affect the rest of the document. HTML, images and
 unusual links become text; headings are escaped. Every fence is rewritten, at the margin and longer than any fence

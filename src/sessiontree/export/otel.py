@@ -1,4 +1,4 @@
-"""A session as spans by OpenTelemetry's semantic conventions for generative AI, in OTLP's JSON form.
+"""A session as OpenTelemetry spans, by the semantic conventions for generative AI, in OTLP JSON.
 
 Each prompt is a trace: `invoke_agent` with a `chat` span for each answer and an `execute_tool` span for each call.
 `gen_ai.conversation.id` is the session. Ids are derived from the session's, so that an export can be repeated. Input
@@ -198,7 +198,7 @@ def _failure(answer: Assistant | None) -> tuple[str, str] | None:
 
 
 def _usage(answers: list[Assistant]) -> JsonObject:
-    """Token counts. The conventions count cached tokens as input, too."""
+    """Token counts. The conventions also count cached tokens as input."""
     used = [answer.usage for answer in answers if answer.usage is not None]
     if not used:
         return {}

@@ -60,7 +60,7 @@ class Call(Struct, gc=False):
 
 
 class ResultPiece(Struct, gc=False):
-    """A tool result: an entry of its own, shown with its call."""
+    """A tool result: a separate entry, shown with its call."""
 
     id: str
     node: int

@@ -270,7 +270,7 @@ def _start(
             env=variables,
             timeout=timeout,
             check=False,
-            # A group of its own: Ctrl-C is meant for us and must not stop git halfway through a checkout.
+            # A separate process group: Ctrl-C is meant for us and must not stop git halfway through a checkout.
             process_group=0 if os.name == "posix" else None,
         )
     except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""What `git status` lists for a worktree."""
+"""The output of `git status` for a worktree."""
 
 from __future__ import annotations
 

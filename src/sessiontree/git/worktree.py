@@ -48,7 +48,7 @@ class WorktreePlan(Struct, frozen=True):
     conflicts: tuple[str, ...] = ()
     """Files of an existing worktree with changes that are neither saved nor committed."""
     changes: tuple[str, ...] = ()
-    """Files of an existing worktree that would be written or removed, also those that are committed."""
+    """Files of an existing worktree that would be written or removed, including those that are committed."""
     notes: tuple[str, ...] = ()
 
 

@@ -96,7 +96,7 @@ class Statistics(Struct, frozen=True):
     """The most used first."""
     gaps: list[Gap]
     repeated: int
-    """Responses that were skipped because an earlier session has them too."""
+    """Responses that were skipped because an earlier session also has them."""
     read: int
     """Files that were read because they were new or had changed."""
     bytes_read: int
@@ -248,7 +248,7 @@ def _group_sharing(
 ) -> Iterator[list[Summary]]:
     """Partition sessions into groups that share no keys, each in the given order."""
     first_with_key: dict[bytes, int] = {}
-    # Union-find over keys: sessions with a common key end up in one set, also through a third session.
+    # Union-find over keys: sessions with a common key end up in one set, even if only through a third session.
     above = list(range(len(sessions)))
 
     def top(at: int) -> int:
@@ -362,7 +362,7 @@ class _Aggregator:
                 assert_never(self._by)
 
     def ordered(self) -> list[Group]:
-        """Days in order; anything else by usage, the most first."""
+        """Days in order; anything else by usage, most first."""
         if self._by == "day":
             return sorted(self._groups.values(), key=lambda group: group.key)
         return sorted(self._groups.values(), key=lambda group: (-group.numbers.tokens, group.key))

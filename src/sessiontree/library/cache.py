@@ -221,7 +221,7 @@ class Cache:
         self._attempt(work, None)
 
     def store_exact(self, path: str, size: int | None, counted: Counted) -> None:
-        """Replace estimates by exact numbers, counted by a caller that read the whole file.
+        """Replace estimates with exact numbers, counted by a caller that read the whole file.
 
         Does nothing if the file is not cached with this size (see `size_in_cache`).
         """
@@ -301,7 +301,7 @@ class Cache:
 
     def _attempt(self, work: Callable[[sqlite3.Connection], T], default: T) -> T:
         """Run a function, again in a rebuilt database if this one is damaged; return the default if it fails."""
-        # Twice: the second time in a rebuilt database. A cache that fails again is not worth failing the command.
+        # Try twice, the second time in a rebuilt database. If the cache still fails, the command must not.
         with self._lock:
             for _ in range(2):
                 try:
@@ -316,7 +316,7 @@ class Cache:
         return default
 
     def _recreate(self) -> sqlite3.Connection:
-        """Replace a damaged database by an empty one."""
+        """Replace a damaged database with an empty one."""
         return _rebuild(self.path)
 
     def _open(self) -> sqlite3.Connection:

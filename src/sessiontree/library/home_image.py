@@ -50,5 +50,5 @@ class HomeImage:
         if len(image) > _MAX_SIZE:
             return
         data = seal(zstandard.ZstdCompressor(level=3).compress(image))
-        with contextlib.suppress(SessionTreeError):  # a user who may only read
+        with contextlib.suppress(SessionTreeError):  # a read-only user
             self._documents.update(self._name, lambda _: data)

@@ -67,8 +67,8 @@ def record_last_session(
 ) -> None:
     """Record the session that this terminal works on. Called when one is opened for work; never raises.
 
-    The folder's project is recorded too, so that the session is found again after the folder has moved. Without a
-    terminal this does nothing, at no cost.
+    The folder's project is also recorded, so the session is found again after the folder has moved. Without a terminal,
+    this does nothing.
     """
     name = terminal_id(environment)
     if name is None:
@@ -104,7 +104,7 @@ def _record_project(home: str, where: str) -> None:
 
 
 def find_last_session(home: str | None = None, environment: Mapping[str, str] | None = None) -> LastSession | None:
-    """The last session of this terminal, if its file still exists; also one that a client has recorded later."""
+    """The last session of this terminal, if its file still exists, whether we or a client recorded it last."""
     name = terminal_id(environment)
     if name is None:
         return None

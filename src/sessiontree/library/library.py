@@ -60,7 +60,7 @@ class Library:
         *,
         only_home: bool = False,
     ) -> None:
-        """`only_home` leaves out the folders of agents on this machine: for users who do not own it."""
+        """`only_home` leaves out the agents' folders on this machine, for users it does not belong to."""
         self.only_home = only_home
         self.environment = os.environ if environment is None else environment
         self.home = self._own_home() if home is None else os.fspath(home)
@@ -128,7 +128,7 @@ class Library:
         include_subagents: bool = False,
         sort: Sort = "recent",
     ) -> list[Summary]:
-        """All sessions, the newest first; without sub-agents by default.
+        """All sessions, newest first; without sub-agents by default.
 
         `project` is a folder: only sessions of its project. `since` is in milliseconds: only sessions with a message at
         or after it.
@@ -155,8 +155,8 @@ class Library:
     def find(self, text: str, *, outside: bool = True) -> Summary:
         """Find a session by path, reference, id, prefix of an id, title, or part of a title.
 
-        A prefix of fewer than 8 characters counts after titles: it may be a word. A title that a session shares with
-        its converted copies is that of the session.
+        A prefix of fewer than 8 characters counts after titles: it may be a word. If a session and its converted copies
+        share a title, it names the session itself.
 
         With `outside`, a path may also be that of a file outside of all roots.
         """
@@ -253,7 +253,7 @@ class Library:
         return open_repository(self.home).documents
 
     def count_exactly(self, until: float, progress: Progress | None = None) -> int:
-        """Count and examine sessions completely, the newest first, until `time.monotonic()` is `until`.
+        """Count and examine sessions completely, newest first, until `time.monotonic()` is `until`.
 
         Listings then show their messages, branches and health exactly. Returns how many are left.
         """
@@ -289,7 +289,7 @@ class Library:
         return self.read_copies()
 
     def read_copies(self) -> dict[str, str]:
-        """`copies` as they are now, for callers that stay open."""
+        """`copies`, read again, for long-running callers."""
         if is_repository(self.home):
             return {}
         from sessiontree.conversion.copies import CopyFile  # only listings need it
@@ -309,7 +309,7 @@ class Library:
     # Scanning
 
     def snapshot(self) -> Snapshot:
-        """What is known without looking at the disk, for any thread; its `follow` scans in the background."""
+        """The sessions known without reading the disk, for any thread; its `follow` scans in the background."""
         return self._snapshot
 
     def refresh(self) -> None:
@@ -327,7 +327,9 @@ class Library:
             self._progress(done, total)
 
     def _complete(self, found: list[Summary]) -> list[Summary]:
-        """Add what no session file tells alone: parents by id, files that a newer one replaces, titles elsewhere."""
+        """Add facts that need more than one file: parents by id, files that a newer one replaces, titles stored
+        elsewhere.
+        """
         found = _resolve_parents(found)
         for root in self.roots:
             for agent in root.indexed_agents:
@@ -419,7 +421,7 @@ def _is_volatile(address: str) -> bool:
 
 
 def _resolve_parents(found: list[Summary]) -> list[Summary]:
-    """Replace ids of parents by their references, and drop parents that do not exist: some are only derived."""
+    """Replace ids of parents with their references, and drop parents that do not exist: some are only derived."""
     paths = {summary.ref for summary in found}
     unknown = {summary.parent for summary in found if summary.parent is not None} - paths
     by_id = {(summary.agent, summary.id): summary.ref for summary in found if summary.id in unknown}
@@ -432,7 +434,7 @@ def _resolve_parents(found: list[Summary]) -> list[Summary]:
 
 
 def _rename_replaced(found: list[Summary], agent: str) -> list[Summary]:
-    """Give each file that a newer one with the same id replaces its name as the id, so that the id is unambiguous."""
+    """If a newer file with the same id replaces a file, use the old file's name as its id, so ids stay unambiguous."""
     newest: dict[str, str] = {}
     for summary in found:
         if summary.agent == agent:

@@ -161,6 +161,6 @@ def session_title(session: Session) -> str:
 
 
 def session_description(session: Reader) -> str:
-    """What the settings of a session say it is about, shortened to one line; empty if that is only its name."""
+    """Description of a session in its settings, shortened to one line; empty if that is only its name."""
     described = session.config.summary or ""
     return "" if described == session.given_name else cut_at_word(described, MAX_PROMPT)

@@ -310,7 +310,7 @@ class _StatsCollector:
         return _sum_up(self._models.texts, self._files.texts, *items)
 
     def encode_details(self) -> bytearray:
-        """Encode `Details` item by item, and drop the items meanwhile: this takes little memory besides the result."""
+        """Encode `Details` item by item, dropping each item, so that little memory is needed besides the result."""
         data = bytearray(b"\x95")  # an array of five
         data += _encode(self._models.texts) + _encode(self._files.texts)
         _encode_array(len(self._response_keys), self._iter_responses(), data)

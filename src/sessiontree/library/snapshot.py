@@ -1,4 +1,4 @@
-"""What the library knows: available at once, in any thread, and kept up to date by one background scan."""
+"""The library's cached sessions: available immediately, in any thread, and updated by one background scan."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Changes(Iterator[Change]):
 
 
 class Snapshot:
-    """The sessions that are known without looking at the disk. All methods may be called from any thread."""
+    """The sessions that are known without reading the disk. All methods may be called from any thread."""
 
     def __init__(self, load: Callable[[], Sequence[Summary]], scan: Callable[[], None]) -> None:
         self._load = load
@@ -94,7 +94,7 @@ class Snapshot:
                 self._change(summary)
 
     def settle(self, found: Sequence[Summary]) -> None:
-        """Replace everything by the result of a complete scan."""
+        """Replace everything with the result of a complete scan."""
         with self._lock:
             if self._readers:
                 for summary in found:

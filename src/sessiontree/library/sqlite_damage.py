@@ -1,7 +1,7 @@
 """Damage to our SQLite files: which errors mean it, and checksums of rows that SQLite itself does not check.
 
-SQLite notices damage to the structure of a page. A flipped byte inside a value becomes another value. So values that
-an answer depends on are stored with a checksum.
+SQLite notices damage to the structure of a page, but a flipped byte inside a value just becomes another value. So
+values that results depend on are stored with a checksum.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NOT_DAMAGE = frozenset(
     }
 )
 DATABASE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
-"""What a call of a database raises; the latter if SQLite's message quotes a damaged schema."""
+"""Exceptions of database calls; the latter if SQLite's message quotes a damaged schema."""
 _encode = msgspec.msgpack.Encoder().encode
 
 

@@ -54,7 +54,7 @@ class Summary(Struct, frozen=True, gc=False, array_like=True):
     """Whether messages, branches and usage are counted; else they are estimated from both ends of the file."""
     size: int
     modified: int
-    """Modification time, for sessions without times of their own."""
+    """Modification time, for sessions without timestamps."""
     model: str | None = None
     tokens_in: int = 0
     tokens_out: int = 0
@@ -63,7 +63,7 @@ class Summary(Struct, frozen=True, gc=False, array_like=True):
     health: Health = "ok"
     kind: Literal["session", "subagent"] = "session"
     parent: str | None = None
-    """Of a sub-agent: the reference of the session that started it."""
+    """For a sub-agent: the reference of the session that started it."""
     forked_from: str | None = None
     """The session it was forked from: an id or, in some formats, a path."""
     first_prompt: str = ""
@@ -72,7 +72,7 @@ class Summary(Struct, frozen=True, gc=False, array_like=True):
     dated: bool = False
     """Whether `active` is exact; else a later message may be in the part of the file that was not read."""
     is_file: bool = True
-    """Whether the session is a file of its own, not one of several in a database or in a repository."""
+    """Whether the session is a separate file, not one of several in a database or in a repository."""
     tags: tuple[str, ...] = ()
     """Tags that its client recorded; our own are in the home folder."""
     agent_setting: str | None = None
@@ -83,11 +83,11 @@ class Summary(Struct, frozen=True, gc=False, array_like=True):
     unpriced: tuple[UnpricedUsage, ...] = ()
     """Usage without a recorded cost, by model."""
     description: str = ""
-    """What the session's settings say it is about, if that is not its name."""
+    """Description of the session in its settings, if that is not its name."""
 
     @property
     def path(self) -> str:
-        """The path of the session's file; `UsageError` for a session that is not a file of its own."""
+        """The path of the session's file; `UsageError` for a session that is not a separate file."""
         if not self.is_file:
             raise not_a_file(self.ref)
         return self.ref

@@ -203,7 +203,7 @@ def read_growth(
 
 
 def with_exact(summary: Summary, state: State | None, counted: Counted) -> tuple[Summary, State | None]:
-    """Replace estimated counts by exact ones."""
+    """Replace estimated counts with exact ones."""
     exact = msgspec.structs.replace(summary, exact=True, **_numbers(counted))
     kept = None if state is None else msgspec.structs.replace(state, counted=counted)
     return exact, kept

@@ -70,7 +70,7 @@ class Decision(Struct, frozen=True):
 
 
 def recent_decisions(library: Library, project: str) -> list[Decision]:
-    """Decisions in the sessions of a folder's project, the newest first."""
+    """Decisions in the sessions of a folder's project, newest first."""
     found: list[Decision] = []
     read = 0
     for summary in library.sessions(project=project)[:_MAX_SESSIONS]:
@@ -82,7 +82,7 @@ def recent_decisions(library: Library, project: str) -> list[Decision]:
 
 
 def decisions_of(summary: Summary) -> list[Decision]:
-    """Decisions in one session, the newest first; empty if it cannot be opened."""
+    """Decisions in one session, newest first; empty if it cannot be opened."""
     from sessiontree.session.open import open
 
     try:

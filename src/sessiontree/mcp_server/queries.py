@@ -120,7 +120,7 @@ def read_passage(
 def list_sessions(
     library: Library, *, project: str = "", agent: str = "", since: str = "", limit: int = 20, offset: int = 0
 ) -> dict[str, Any]:
-    """List sessions, the newest first; with `project`, those of a folder's project."""
+    """List sessions, newest first; with `project`, those of a folder's project."""
     limit, offset = _page(limit, offset)
     found = library.sessions(
         agent=agent or None, project=_folder(project) if project else None, since=_since(since) if since else None

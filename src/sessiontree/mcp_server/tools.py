@@ -87,7 +87,7 @@ class Tools:
     def list_sessions(
         self, project: Project = "", agent: Agent = "", since: Since = "", limit: Limit = 20, offset: Offset = 0
     ) -> CallToolResult:
-        """List past sessions of all agents, the newest first."""
+        """List past sessions of all agents, newest first."""
         return self._run_query(
             lambda library: queries.list_sessions(
                 library, project=project, agent=agent, since=since, limit=limit, offset=offset

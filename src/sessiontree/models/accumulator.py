@@ -1,4 +1,4 @@
-"""Accumulate the events of an answer into a message, also a partial one."""
+"""Accumulate the events of an answer, even a partial one, into a message."""
 
 from __future__ import annotations
 

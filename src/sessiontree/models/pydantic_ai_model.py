@@ -1,4 +1,4 @@
-"""Models of providers through Pydantic AI. The only module that sends requests.
+"""Providers' models through Pydantic AI. The only module that sends requests.
 
 Pydantic AI is imported with the first request. It sends each request once (`max_retries` is 0): retries are made in
 `retry`, where they are visible and can be interrupted.

@@ -42,7 +42,7 @@ class Rendered(Value, frozen=True):
 class StreamedMessages(NamedTuple):
     """Messages for a provider like `Rendered`, but each is completed when it is read. They are read once.
 
-    A `content` with several parts is an iterator, too.
+    A `content` with several parts is also an iterator.
     """
 
     system: str | None

@@ -7,8 +7,8 @@ The API rejects requests that break any of these rules:
 * No text is blank, and a final assistant message does not end in whitespace.
 * Thinking has the signature that Claude gave it, and is never the last block of a message.
 
-Pairs, images and texts are already prepared (see `turns`, `tool_calls`). Within a response the recorded order is
-kept, also for thinking between texts and calls.
+Pairs, images and texts are already prepared (see `turns`, `tool_calls`). Within a response the recorded order is kept,
+even for thinking between texts and calls.
 """
 
 from __future__ import annotations

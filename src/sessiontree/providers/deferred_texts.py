@@ -22,7 +22,7 @@ _LONG = 1024
 
 
 class DeferredTexts:
-    """Replaces long texts in turns by tokens, and tokens in rendered messages by the texts."""
+    """Replaces long texts in turns with tokens, and tokens in rendered messages with the texts."""
 
     def __init__(
         self, messages: Sequence[Message], to_turn: Callable[[Message], Turn | None], *, encodes_arguments: bool

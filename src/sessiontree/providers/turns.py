@@ -339,7 +339,7 @@ def is_blank(text: str) -> bool:
 
 
 def sendable_text(text: str) -> str:
-    """Replace lone surrogates by U+FFFD, and join surrogate pairs."""
+    """Replace lone surrogates with U+FFFD, and join surrogate pairs."""
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -244,7 +244,7 @@ def _bloat(journal: Journal) -> Iterator[Finding]:
     for kind, size in sizes.items():
         if size > _BLOAT_SHARE * total:
             places = [journal.span(node) for node, other in enumerate(journal.types) if other == kind]
-            yield _finding("bloat", places, f"{kind} lines are {100 * size / total:.0f} % of {total:,} bytes")
+            yield _finding("bloat", places, f"{kind} lines are {100 * size / total:.0f}% of {total:,} bytes")
 
 
 def _related_files(journal: Journal) -> Iterator[Finding]:

@@ -96,7 +96,7 @@ def plan_repair(session: Session) -> Plan:
 
 
 def _plan_copy(session: Session) -> Plan:
-    """Plan a new session with everything that can be read; the damaged file stays as it is."""
+    """Plan a new session with everything that can be read; the damaged file is not changed."""
     journal = session.journal
     changes = [Change(0, 1, "no-header", None, b"(a new header)")] if journal.header is None and len(journal) else []
     top = journal.header_span or LineSpan(0, 0, 1)

@@ -35,7 +35,7 @@ RULES: dict[str, Rule] = {
             "glued-stub",
             "loss",
             "a complete record follows an incomplete one on the same line",
-            "loses the complete record, too",
+            "also loses the complete record",
             "moves the record to its own line and the incomplete one to the side-car",
         ),
         Rule(

@@ -386,7 +386,7 @@ class _Search:
     def _match_candidates(
         self, ordered: Sequence[Candidate], indexed: _IndexedSessions, enough: int, *, is_quick: bool
     ) -> list[Candidate]:
-        """Match lines of candidates, the best first, until there are enough hits. Returns those worth a slow pass.
+        """Match lines of candidates, best first, until there are enough hits. Returns those worth a slow pass.
 
         Candidates are read and sorted in batches. The batches do not depend on the page, so that pages never overlap.
         """

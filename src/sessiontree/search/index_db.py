@@ -136,7 +136,7 @@ class IndexStore:
         return _open(self.path)
 
     def _recreate(self, *, keep_sound: bool) -> sqlite3.Connection:
-        """Replace a damaged database by an empty one."""
+        """Replace a damaged database with an empty one."""
         return _rebuild(self.path, keep_sound=keep_sound)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Ask the index which chunks of files match an expression."""
+"""Query the index for the chunks of files that match an expression."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class IndexQuery:
         return fts_expression(query, models, tools)
 
     def rows(self, expression: str) -> list[int]:
-        """The chunks that match, the newest first, and at most `MAX_ROWS`."""
+        """The chunks that match, newest first, and at most `MAX_ROWS`."""
         return self._store.attempt(
             lambda database: list(chain.from_iterable(database.execute(_ROWS, (expression, MAX_ROWS))))
         )

@@ -83,7 +83,7 @@ class Index:
         self.close()
 
     def pending(self, sessions: Sequence[Summary], known: Mapping[str, IndexedFile] | None = None) -> list[Pending]:
-        """Files that are new or have changed, the oldest first, so that newer files have larger numbers."""
+        """Files that are new or have changed, oldest first, so that newer files have larger numbers."""
         known = self.store.indexed_files() if known is None else known
         found: list[Pending] = []
         for summary in sessions:
@@ -118,7 +118,7 @@ class Index:
         writer.commit()
 
     def _forget(self, database: sqlite3.Connection, sessions: Sequence[Summary]) -> None:
-        """Drop deleted files. When most rows belong to no file any more, drop everything."""
+        """Drop deleted files. If most rows no longer belong to a file, drop everything."""
         paths = {summary.ref for summary in sessions}
         gone = [known for known in self.store.indexed_files().values() if known.path not in paths]
         if gone:
@@ -151,7 +151,7 @@ class IndexPart(Struct, frozen=True):
 
 @contextlib.contextmanager
 def open_indexes(library: Library) -> Iterator[list[IndexPart]]:
-    """The index of this machine and, if the home of a library is a repository that keeps its own, that one, too."""
+    """The index of this machine and, if the library's home is a repository with its own index, that one as well."""
     with contextlib.ExitStack() as stack:
         parts = [IndexPart(stack.enter_context(Index(library.environment)), library)]
         image = library.home_image("search")

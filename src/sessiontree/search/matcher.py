@@ -124,7 +124,7 @@ class Matcher:
         """Lines of a block, with their offsets, that contain every required word in its usual spelling.
 
         The usual spelling has no accents and no JSON escapes. For alternatives (OR), lines that may spell them
-        differently are included, too.
+        differently are also included.
         """
         return _lines_at(block, self._numbers(_normalize_bytes(block)))
 
@@ -335,7 +335,7 @@ def _phrases(expression: Expression | None) -> list[re.Pattern[bytes]]:
 
 
 def _either(expression: Expression | None) -> list[list[bytes]]:
-    """Alternatives: lists of spellings of which a matching line contains one."""
+    """Alternatives: lists of spellings, one of which a matching line contains."""
     match expression:
         case And(parts):
             return [words for part in parts for words in _either(part)]

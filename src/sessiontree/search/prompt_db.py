@@ -174,7 +174,7 @@ def check(database: sqlite3.Connection) -> None:
     found = database.execute("PRAGMA quick_check").fetchone()
     if found != ("ok",):
         raise DamagedRowError(str(found[0]))
-    # With the rank 1 it compares the index with the words of the prompts, too.
+    # With rank 1, it also compares the index with the words of the prompts.
     database.execute("INSERT INTO found(found, rank) VALUES('integrity-check', 1)")
     if _version(database) != _VERSION:
         raise DamagedRowError("the version is damaged")

@@ -262,7 +262,7 @@ class PromptHistory:
         session: str | None = None,
         limit: int = 50,
     ) -> list[Prompt]:
-        """Find prompts, the best match first, then the newest; without words, the newest first.
+        """Find prompts, best match first, then the newest; without words, newest first.
 
         `here` is a folder: only prompts of its project. `session` is an id or a prefix of one. The filters `agent:`,
         `project:`, `since:` and `before:` apply.
@@ -395,7 +395,7 @@ class PromptHistory:
                     aside, prompts = repaired
                     self.was_damaged = True
                     self.notes.append(f"{self.path}: {error}; moved to {aside}, prompts recovered: {prompts}")
-        raise StoreError(f"{self.path}: a new file is damaged, too; check the disk")
+        raise StoreError(f"{self.path}: the new file is also damaged; check the disk")
 
     def _open(self) -> sqlite3.Connection:
         if self._database is None:

@@ -67,7 +67,7 @@ def read_history_file(agent: str, path: str) -> SourcePrompts:
 
 
 def read_session(summary: Summary, known: ReadPosition) -> tuple[SourcePrompts, ReadPosition]:
-    """Read the prompts on all branches of a session from a known position on. Returns the new position, too.
+    """Read the prompts on all branches of a session from a known position on, and return them with the new position.
 
     Only complete lines are read; one that is still being written is left for the next import.
     """

@@ -7,7 +7,7 @@ Adding a prompt appends one line to a file. It never touches the database, which
     <home>/history-torn-<random>.jsonl  a spool file with an incomplete line, kept for inspection
     <home>/history-log.jsonl            every prompt in the database, to repair it from
 
-Writers and readers hold a lock on the file. A writer never waits for the lock but creates a file of its own; a reader
+Writers and readers hold a lock on the file. A writer never waits for the lock but creates a separate file; a reader
 waits up to a second. A file is deleted only after the database has durably stored its prompts. If a process dies in
 between, the file stays and its prompts are imported twice, but their keys are equal, so they count once.
 """
@@ -28,7 +28,7 @@ from sessiontree.core.jsonio import replace_surrogates
 from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.errors import WriteError
 from sessiontree.stores.atomic_files import write_all
-from sessiontree.stores.file_lock import lock_descriptor
+from sessiontree.stores.file_lock import lock_descriptor, release_descriptor
 from sessiontree.stores.os_calls import OS_CALLS, OsCalls
 
 LONGEST = 100_000
@@ -53,7 +53,7 @@ class SpooledPrompt(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """Equal for the same prompt at the same moment, also if a fork copied it to another session."""
+        """Equal for the same prompt at the same moment, even if a fork copied it to another session."""
         origin = "" if self.time is not None else f"{self.source}\0{self.cwd}"
         return hashlib.sha256(f"{self.prompt}\0{self.time}\0{origin}".encode()).hexdigest()[:32]
 
@@ -113,7 +113,7 @@ def put(home: str, typed: SpooledPrompt, os_calls: OsCalls = OS_CALLS) -> None:
                     write_all(descriptor, line, os_calls)
                     return
             finally:
-                os.close(descriptor)
+                release_descriptor(descriptor, os_calls)
             name = f"{_BEGIN}-{os.urandom(6).hex()}{_END}"
     except OSError as error:
         raise WriteError(
@@ -144,7 +144,7 @@ def take(home: str, keep: Callable[[Sequence[SpooledPrompt]], None]) -> int:
             _remove(home, path, bad)
             torn += bad
         finally:
-            os.close(descriptor)
+            release_descriptor(descriptor)
     return torn
 
 

@@ -55,7 +55,7 @@ class Candidate(Struct):
 
 
 def candidates(rows: Iterable[int], sizes: Mapping[int, int], recency: Mapping[int, int]) -> list[Candidate]:
-    """Group rows of the index by session, the best first. Rows of files that are not in `sizes` are ignored.
+    """Group rows of the index by session, best first. Rows of files that are not in `sizes` are ignored.
 
     Rows have to be sorted in descending order.
     """

@@ -165,7 +165,7 @@ def _nearest(
 
 
 def _negated_terms(where: Expression | None) -> Expression | None:
-    """The negated parts of a query. They apply to semantic hits too; required words do not."""
+    """The negated parts of a query. They also apply to semantic hits; required words do not."""
     parts = where.parts if isinstance(where, And) else (where,) if where is not None else ()
     refused = tuple(part for part in parts if isinstance(part, Not))
     return And(refused) if len(refused) > 1 else refused[0] if refused else None

@@ -1,4 +1,4 @@
-"""Extract the searchable texts from a line of any dialect, also from damaged lines and content in blobs.
+"""Extract the searchable texts from a line of any dialect, including damaged lines and content in blobs.
 
 The rules are those of the dialect (`dialects/texts`). Lines of a dialect without rules are read through their entries.
 """

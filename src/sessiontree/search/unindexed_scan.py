@@ -33,7 +33,7 @@ searching for single bytes, which takes three times as long for frequent letters
 
 
 def needles(expression: Expression | None) -> list[bytes] | None:
-    """Lowercase byte strings of which every matching line has at least one; None if there are none."""
+    """Lowercase byte strings, at least one of which is in every matching line; None if there are none."""
     match expression:
         case Word(text) | Phrase(text):
             found = max(units(text), key=lambda unit: len(unit.text.encode("utf-8", "replace")), default=None)

@@ -38,7 +38,7 @@ class ClientRepository:
         return FileStore(path)
 
     def _near(self, origin: str, path: str) -> str:
-        """Where a session goes that the client would write to `path`: next to its origin, but not into an archive."""
+        """The path for a session that the client would write to `path`: next to its origin, but not in an archive."""
         folder, name = os.path.split(os.path.dirname(origin))
         shown = self._dialect.traits.archive_folders.get(name)
         if shown is None:

@@ -61,8 +61,9 @@ if TYPE_CHECKING:
     from sessiontree.core.salvage import Piece
 
 _STATE_TYPES = frozenset({"model_change", "thinking_level_change", "mode_change", "ttsr_injection"})
-"""Types that every context needs from all over the path. Their few short lines stay in memory: reading each would be
-a round trip to the store."""
+"""Types that every context needs from the whole path. Their few short lines stay in memory: reading each one would be a
+round trip to the store.
+"""
 _MAX_STATE_LINE = 1024
 
 _OPEN, _CLOSE = b"{}"
@@ -108,7 +109,7 @@ class Journal:
         self._parts: dict[int, list[int]] = {}
         """Entry -> the later lines that repeat its id, where those are further parts of the entry."""
         self._has_implied_parents = False
-        """Whether the parents of some entries are not on their lines, but those before them."""
+        """Whether some entries have the preceding entry as their parent instead of naming it on their lines."""
         self._notes: list[object] = []
         """The dialect's summaries of lines, created while decoding blocks, up to the last block that has any."""
         self.own_customs: list[int] = []
@@ -198,7 +199,7 @@ class Journal:
         self.header = self.dialect.find_header(self)
 
     def read(self) -> None:
-        """Index all lines. If the store has an index of the first ones beside the bytes, only the rest is read."""
+        """Index all lines. If the store has a stored index of the first ones, only the rest is read."""
         store, now = self.store, self.store.size()
         if self.size or now < STORED_SIZE or not isinstance(store, IndexStore):
             self._refresh(now)
@@ -334,7 +335,7 @@ class Journal:
         return Columns(types, ids, parents, () if is_changed else columns.notes)
 
     def _resolve_previous(self, ids: Sequence[str], parents: Sequence[str | None]) -> list[str | None]:
-        """Replace `PREVIOUS` by the id of the entry before each line."""
+        """Replace `PREVIOUS` with the id of the entry before each line."""
         self._has_implied_parents = True
         previous = self._last_entry_id()
         resolved = [*parents]
@@ -504,7 +505,7 @@ class Journal:
 
     def _generate_id(self, number: int, start: int, raw: bytes) -> str:
         """Generate an id for an entry without one."""
-        # Derived from the bytes and the position, so that the same file always gives the same id.
+        # Derived from the bytes and the position, so the same file always yields the same id.
         import hashlib  # slow to import, and rarely needed
 
         if self.header is None or self.header.version >= 2:
@@ -574,7 +575,7 @@ class Journal:
         unchecked, self._unchecked_blocks = self._unchecked_blocks, []
         for start, size, first_line in unchecked:
             data = read_bytes(self.store, start, size)
-            if all(map(is_utf8, data.split(b"\n"))):  # faster than the block at once: most lines are ASCII
+            if all(map(is_utf8, data.split(b"\n"))):  # faster than the whole block, because most lines are ASCII
                 continue
             for number, (offset, line) in enumerate(iter_lines(data), first_line):
                 if not is_utf8(line):

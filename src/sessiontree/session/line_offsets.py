@@ -23,7 +23,7 @@ ReadInto: TypeAlias = Callable[[int, memoryview], None]
 
 _MAX_JOINT_READ = 2 << 20
 _MAX_GAP = 1 << 18
-"""Largest range of bytes that is read in vain, to save a read."""
+"""Largest gap of unneeded bytes that is read to save a separate read."""
 _UINT32_LIMIT = 1 << 32
 
 
@@ -64,7 +64,7 @@ class LineOffsets:
         self._count = 0
 
     def columns(self) -> list[OffsetColumns]:
-        """All spans, to be stored."""
+        """All spans, for storing."""
         return [
             OffsetColumns(
                 run.first_node,
@@ -220,7 +220,7 @@ class _BlockLines(Struct, frozen=True, gc=False):
 
 
 class _ListedLine(Struct, frozen=True, gc=False):
-    """A line that was stored on its own."""
+    """A line that was stored individually."""
 
     start: int
     end: int
@@ -233,7 +233,7 @@ class _ListedLine(Struct, frozen=True, gc=False):
 
 
 def _joined(groups: Iterator[_BlockLines | _ListedLine]) -> Iterator[list[_BlockLines | _ListedLine]]:
-    """Join neighbors to ranges for one read each: a store may be far away, so that each read costs a round trip."""
+    """Join neighbors into ranges, one read each: a store may be remote, and each read costs a round trip."""
     joint: list[_BlockLines | _ListedLine] = []
     for lines in groups:
         if joint and not (

@@ -50,7 +50,7 @@ def create(
 
     It is created with the first user message: at `path`, in `store`, in `repository`, or in the one at `home`, which is
     a folder or an address such as `memory:team`. With `until_assistant`, it is created with the first assistant
-    message; with `appear="now"`, at once. With `in_memory` it is in a repository of its own, and gone with this object.
+    message; with `appear="now"`, at once. With `in_memory` it is in a separate repository, and gone with this object.
 
     `large_content="inline"` is for sessions that Pi, which has no blobs, should read as well. This value, or `"blobs"`,
     is recorded in the header and applies to every writer that does not pass its own.

@@ -174,10 +174,10 @@ class Session(Writer):
     def append_following(
         self, entries: Sequence[CanonicalEntry], after: Callable[[], str | None] | None = None
     ) -> None:
-        """Append canonical entries after the file's current entry, also if another writer has moved it, in one write.
+        """Append canonical entries after the file's current entry, even if another writer has moved it, in one write.
 
         Cheaper than `follow` and `append` for writers that share a session: the file is read, and other writers are
-        excluded, only if one of them was faster. `after` finds another entry in the tree to append to.
+        locked out, only if one of them got there first. `after` finds another entry in the tree to append to.
         """
         parent = CURRENT if after is None else after
         with self._mutex:
@@ -260,7 +260,7 @@ class Session(Writer):
             entry = self._write(kind, fields, CURRENT)
             moves = kind not in self.dialect.traits.bookkeeping and not is_metadata_id(entry.id)
             if moves and entry.parent_id == leaf:
-                self._leaf = entry.id  # the client, too, continues after this line
+                self._leaf = entry.id  # the client also continues after this line
 
     def close(self) -> None:
         super().close()
@@ -277,7 +277,7 @@ class Session(Writer):
     def refresh(self) -> list[str]:
         """Read the entries that other writers appended, pass them to listeners, and return their ids."""
         with self._mutex:
-            self._leaf = self.leaf  # evaluate before reading on: entries of other writers do not move our current entry
+            self._leaf = self.leaf  # evaluate before reading on: other writers' entries do not move our current entry
             self._unreported.extend(self._journal.refresh())
             arrived, self._unreported = self._unreported, []
             ids = [self._journal.tree.ids[node] for node in arrived]
@@ -290,7 +290,7 @@ class Session(Writer):
         return ids
 
     def follow(self) -> str | None:
-        """Refresh, make the file's current entry that of this object as well, and return its id."""
+        """Refresh, move this object to the file's current entry, and return its id."""
         self.refresh()
         with self._mutex:
             self._leaf = self._stored_leaf()
@@ -338,7 +338,7 @@ class Session(Writer):
         return forked
 
     def _repository_of_fork(self, target: SessionStore) -> SessionRepository:
-        """The repository for a fork: this one, unless the blobs of the new file are looked for elsewhere."""
+        """The repository for a fork: this one, unless the client looks for the new file's blobs elsewhere."""
         repository = self.repository
         if isinstance(repository, ClientRepository):
             if self.dialect.blob_folder(target.location) == self.dialect.blob_folder(self.location):
@@ -348,7 +348,7 @@ class Session(Writer):
         return repository if home is None or home == repository.home else open_repository(home)
 
     def reopen(self) -> Session:
-        """Open the stored bytes again, after they were rewritten; this object must not be used any more."""
+        """Reopen the stored bytes after they were rewritten; this object must no longer be used."""
         self.close()
         opened = Session(Journal(self._indexed.store, self.dialect, self._indexed.find_repository), self._options)
         opened.notify = self.notify

@@ -1,9 +1,9 @@
-"""The index of a session's lines as bytes, to be stored beside the session and loaded at the next open.
+"""The index of a session's lines as bytes, stored next to the session and loaded at the next open.
 
-It holds the columns of the journal, the tree and the line offsets, and no body. Whether the session still has the bytes
-that were indexed is the store's answer (`IndexStore`). What is checked here is the index itself: a checksum, its
-version and the number of bytes it covers. An index that is not exactly what was written is not loaded, and the session
-is read as if there were none.
+It holds the columns of the journal, the tree and the line offsets, and no body. The store checks whether the session
+still has the bytes that were indexed (`IndexStore`). This module checks the index itself: a checksum, its version and
+the number of bytes it covers. An index that is not exactly what was written is not loaded, and the session is read as
+if there were none.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CHECKSUM = 4
 STORED_SIZE = 4 << 20
 """Minimum size in bytes of a session whose index is stored. Smaller ones are read in a few milliseconds."""
 GROWTH = 16
-"""The index is stored again when this part of the session, one in so many bytes, is not in it."""
+"""The index is stored again when more than one in this many bytes of the session is not covered by it."""
 
 NUMBERS = "I" if array("I").itemsize == 4 else "L"
 
@@ -74,7 +74,7 @@ class IndexColumns(Struct, frozen=True, array_like=True):
 ENCODING_ERRORS = (UnicodeEncodeError, OverflowError, RecursionError)
 
 _PIECE = 4096
-"""Notes of lines that are encoded at once."""
+"""Number of line notes encoded together."""
 _encoder = msgspec.msgpack.Encoder()
 
 
@@ -107,7 +107,7 @@ def iter_index(columns: IndexColumns, notes: list[object]) -> Iterator[bytes]:
 
 
 def _iter_pieces(columns: IndexColumns, notes: list[object]) -> Iterator[bytes]:
-    # An array of MessagePack is its length and its items, so an item can be encoded by itself.
+    # A MessagePack array is its length followed by its items, so items can be encoded one by one.
     *fields, _ = msgspec.structs.astuple(columns)
     yield _array_start(len(fields) + 1)
     yield from map(_encoder.encode, fields)

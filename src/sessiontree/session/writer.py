@@ -1,8 +1,8 @@
 """Writing lines to a session's store: `Writer`, the half of a session that appends.
 
-A write is one compare-and-append: it succeeds only if the store still ends where the index does. If other writers were
-faster, the writer reads their lines and encodes again; after a second lost race it excludes them. A write that failed
-may have been carried out, so later writes are refused until `resolve` has read what is there.
+A write is one compare-and-append: it succeeds only if the store still ends where the index does. If another writer got
+there first, the writer reads the new lines and encodes again; after a second lost race, it locks out other writers. A
+failed write may have been carried out, so later writes are refused until `resolve` has read what is stored.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from sessiontree.session.reader import CURRENT, Current, Reader
 from sessiontree.stores.contract import BlobStore, SessionRef, SessionRepository, SessionStore, read_bytes
 
 _EXCLUSIVE_ATTEMPTS = 20
-"""Maximum number of attempts while other writers are excluded: programs that take no lock may still append."""
+"""Maximum number of attempts while other writers are locked out: programs that take no lock may still append."""
 
 
 class Batch(Struct):
@@ -142,7 +142,7 @@ class Writer(Reader):
 
     @property
     def is_closed(self) -> bool:
-        """Whether `close` was called: nothing can be read or written any more."""
+        """Whether `close` was called: nothing can be read or written after it."""
         return self._is_closed
 
     @property
@@ -160,7 +160,7 @@ class Writer(Reader):
         self._options = msgspec.structs.replace(self._options, large_content=chosen)
 
     def flush(self) -> None:
-        """Sync the file: return when everything appended so far would survive a power cut."""
+        """Sync the file: return when everything appended so far would survive a power failure."""
         with self._mutex:
             self._sync()
 
@@ -208,7 +208,7 @@ class Writer(Reader):
                 self._writable_header = None
 
     def _known_id(self) -> str:
-        """The id; empty if the file was not read yet and is gone, which is no reason to fail when closing."""
+        """The id; empty if the file was never read and is now gone, because `close` must not fail for that."""
         try:
             return self.id
         except (SessionTreeError, OSError):
@@ -323,7 +323,7 @@ class Writer(Reader):
         return journal.dialect.parse(line.complete)
 
     def _append_data(self, batch: Batch) -> bool:
-        """Append a batch if the file still ends where the index does; False if another writer was faster."""
+        """Append a batch if the file still ends where the index does; False if another writer got there first."""
         journal, data = self._indexed, batch.data
         size = journal.size
         if journal.tail_is_open:
@@ -342,7 +342,7 @@ class Writer(Reader):
         return True
 
     def _write_again(self, render: Callable[[], BatchT], write: Callable[[BatchT], bool]) -> BatchT:
-        """Write after a lost race what `render` returns for the current file; after two, exclude other writers."""
+        """After a lost race, write what `render` returns for the current file; after two, lock out other writers."""
         journal = self._indexed
         self._unreported.extend(journal.refresh())
         batch = render()
@@ -457,7 +457,7 @@ class Writer(Reader):
         return batch
 
     def _write_encoded_batch(self, batch: EncodedBatch) -> bool:
-        """Write a batch, which may also change existing bytes; False if another writer was faster."""
+        """Write a batch, which may also change existing bytes; False if another writer got there first."""
         store, size = self._journal.store, self._journal.size
         if not batch.overwrites and batch.rewrite is None:
             return not batch.data or self._append_data(batch)

@@ -1,4 +1,4 @@
-"""Sources: each place where a client keeps a session, presented as a store of lines.
+"""Sources: any storage in which a client keeps a session, exposed as a store of lines.
 
 A dialect describes its storage (`dialects/storage.py`), and `open_source` opens it:
 
@@ -9,8 +9,8 @@ A dialect describes its storage (`dialects/storage.py`), and `open_source` opens
     a file that continues     the lines of the earlier file, then its own
     a session elsewhere       opened by the repository of its scheme
 
-Damage in any of them becomes a line that is not JSON and names the reason, so that it is reported as a problem of the
-session like every other damaged line.
+Damage in any of them becomes a line that is not JSON and names the reason. It is then reported as a problem of the
+session, like any other damaged line.
 """
 
 from __future__ import annotations

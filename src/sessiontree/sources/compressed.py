@@ -9,8 +9,9 @@ from typing import Any, Literal
 _GZIP = 16 + zlib.MAX_WBITS
 _LONG_LINE = 64 << 20
 _MOST_EXPANSION = 200
-"""How many times its compressed size a long line may have. A line is held in memory, and a few KB can expand to a line
-of GB. Many lines are no problem, and sessions that repeat themselves are compressed to less than that."""
+"""Largest expansion ratio of a long line. A line is held in memory, and a few KB can expand to a line of several GB.
+Many lines are not a problem, and even repetitive sessions stay below this ratio.
+"""
 
 
 def iter_decompressed(blocks: Iterable[bytes], codec: Literal["gzip", "zstd"]) -> Iterator[bytes]:

@@ -47,10 +47,10 @@ def run_first(
 
 def _connect(path: str) -> sqlite3.Connection:
     # Opening a database in WAL mode creates its -wal and -shm files, even for reading. If another program has it open,
-    # they exist, and reading with locks creates nothing. Its -shm file is opened for reading only: else each reader
-    # would note its position in it. If no program has the files open, SQLite then builds the index of the log in
-    # memory. Without a -shm file no lock is needed: without locks and in exclusive mode, SQLite keeps the index of a
-    # -wal file that a killed program left in memory, too.
+    # they exist, and reading with locks creates nothing. Its -shm file is opened read-only; otherwise each reader would
+    # record its position in it. If no program has the files open, SQLite then builds the index of the log in memory.
+    # Without a -shm file no lock is needed: without locks and in exclusive mode, SQLite keeps the index of a -wal file
+    # that a killed program left in memory.
     is_alone = _is_wal(path) and not os.path.exists(f"{path}-shm")
     options = "mode=ro&vfs=unix-none" if is_alone else "mode=ro&readonly_shm=1"
     database = sqlite3.connect(f"file:{quote(path)}?{options}", uri=True, timeout=_BUSY_SECONDS, isolation_level=None)
@@ -62,7 +62,7 @@ def _connect(path: str) -> sqlite3.Connection:
         if is_alone:
             database.execute("PRAGMA locking_mode = EXCLUSIVE")
         if missing_pages(path):
-            # SQLite refuses a file that was cut. With this setting it reads the pages that are left.
+            # SQLite refuses a truncated file. With this setting, it reads the remaining pages.
             database.execute("PRAGMA writable_schema = ON")
         _refuse_computed_values(database)
     except sqlite3.Error:
@@ -98,7 +98,7 @@ def missing_pages(path: str) -> int:
             head = file.read(_HEADER_BYTES)
             size = os.fstat(file.fileno()).st_size
         if len(head) < _HEADER_BYTES or (os.path.exists(f"{path}-wal") and os.path.getsize(f"{path}-wal")):
-            return 0  # the log has the pages, too
+            return 0  # the log may have the pages
     except OSError:
         return 0
     page_size = int.from_bytes(head[16:18])

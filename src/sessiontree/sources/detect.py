@@ -49,8 +49,8 @@ def _detect(
     ranked = sorted(
         plugins.names("dialects"), key=lambda name: (plugins.is_ours("dialects", name), name != DEFAULT_DIALECT)
     )
-    # Only the mark in its header makes the native dialect certain. So it is asked first or last, and loaded only for
-    # files with the mark, or files that no other dialect is certain of.
+    # Only the marker in its header makes the native dialect certain. So it is asked either first or last, and loaded
+    # only for files with the marker or files that no other dialect is certain of.
     asked = ranked if _NATIVE_MARK in head else sorted(ranked, key=lambda name: name == DEFAULT_DIALECT)
     dialects: dict[str, Dialect] = {}
     scores: dict[str, int] = {}

@@ -35,7 +35,7 @@ def iter_sessions(path: str, on_error: Callable[[OSError], None] | None = None) 
 
 
 def _is_session(path: str, dialects: list[Locations]) -> bool:
-    """Whether a file whose name says little, such as one that ends with `.json`, contains sessions."""
+    """Whether a file with an ambiguous name, such as one that ends with `.json`, contains sessions."""
     from sessiontree.sources.detect import detect_source
 
     try:

@@ -1,4 +1,4 @@
-"""A session whose messages are in files of their own."""
+"""A session whose messages are in separate files."""
 
 from __future__ import annotations
 

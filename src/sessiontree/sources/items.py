@@ -1,4 +1,4 @@
-"""The sessions in a file that contains several, with what is known of them without reading them."""
+"""The sessions in a file that contains several, with facts that need no reading of their lines."""
 
 from __future__ import annotations
 

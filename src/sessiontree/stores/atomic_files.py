@@ -35,7 +35,7 @@ def make_folder(path: str, os_calls: OsCalls = OS_CALLS) -> None:
 
 
 def sync_folder(path: str, os_calls: OsCalls = OS_CALLS) -> None:
-    """Fsync a folder, so that names added to it survive a power cut."""
+    """Fsync a folder, so that names added to it survive a power failure."""
     fd = os_calls.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
     try:
         os_calls.fsync(fd)
@@ -101,7 +101,7 @@ def link_or_rename(temporary: str, path: str, os_calls: OsCalls = OS_CALLS) -> N
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-    # Without hard links: an empty file reserves the name, and the rename replaces it at once.
+    # Without hard links, an empty file reserves the name, and the rename atomically replaces it.
     os.close(os_calls.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600))
     try:
         os_calls.rename(temporary, path)
@@ -112,7 +112,7 @@ def link_or_rename(temporary: str, path: str, os_calls: OsCalls = OS_CALLS) -> N
 
 
 def link_or_copy(source: str, target: str, os_calls: OsCalls = OS_CALLS) -> None:
-    """Keep the content of a file under a second name, which must be free: as a hard link, else as a synced copy."""
+    """Keep the content of a file under a second name, which must be free: as a hard link, or else a synced copy."""
     try:
         os_calls.link(source, target)
     except OSError as error:

@@ -39,19 +39,19 @@ class SessionRef(Struct, frozen=True, order=True):
 
     @property
     def is_file(self) -> bool:
-        """Whether the session is a file of its own."""
+        """Whether the session is a separate file."""
         return not self.home and not self.item
 
     @property
     def path(self) -> str:
-        """The path of the session's file; `UsageError` for a session that is not a file of its own."""
+        """The path of the session's file; `UsageError` for a session that is not a separate file."""
         if not self.is_file:
             raise not_a_file(str(self))
         return self.name
 
 
 def not_a_file(ref: str) -> UsageError:
-    return UsageError(f"{ref}: this works only for sessions in files of their own")
+    return UsageError(f"{ref}: this works only for sessions in separate files")
 
 
 def parse_ref(text: str, schemes: Collection[str]) -> SessionRef:
@@ -81,22 +81,22 @@ class SessionStore(Protocol):
     * Appended bytes are read back exactly, at the same offsets, as long as the store exists. Only `replace` and
       `overwrite` change them.
     * Reads never write, and work while others write: they return a prefix of the final bytes.
-    * `append` compares and appends in one step: if the store has `expected_size` bytes, it appends all of the data,
-      else it returns None and writes nothing. When it returns, the data is visible to every reader.
+    * `append` is an atomic compare-and-append: if the store has `expected_size` bytes, it appends all of the data;
+      otherwise it returns None and writes nothing. When it returns, the data is visible to every reader.
     * A failed `append` or `overwrite` raises `WriteError`, and so does every later write until `resolve`. The outcome
-      may be unknown, because a connection broke. `resolve` returns only when it is settled: from then on the data is
-      in the store completely, or never will be.
-    * `exclusive` excludes other writers (threads, processes, other stores of the same bytes) and gives the size. The
-      holder may append, overwrite, replace and enter it again. Leaving it fails nothing that was written in it.
-    * `overwrite` is called only inside `exclusive`. It replaces bytes at an offset by as many others if they are the
-      expected ones, else it raises `ConflictError` and writes nothing. The size never changes. If the process dies,
-      the old or the new bytes are there.
-    * After another program deleted, replaced or truncated the bytes, or rewrote them so that other bytes are before
-      the end that this store has read or written, writes raise `ReplacedError`. Reads that notice it may raise it too.
+      may be unknown if a connection broke. `resolve` returns only when it is known: from then on, the data is
+      completely in the store or never will be.
+    * `exclusive` locks out other writers (threads, processes, other stores of the same bytes) and yields the size. The
+      holder may append, overwrite, replace, and enter it again. An error in the block undoes no write made in it.
+    * `overwrite` is called only inside `exclusive`. It replaces bytes at an offset with as many others if they are the
+      expected ones; otherwise it raises `ConflictError` and writes nothing. The size never changes. If the process
+      dies, either the old or the new bytes are stored.
+    * If another program deletes, replaces or truncates the bytes, or rewrites bytes before the end that this store has
+      read or written, writes raise `ReplacedError`. Reads that notice it may also raise it.
     * `create` creates the store with its first bytes, durably, all or nothing; `ExistsError` if it already exists.
     * `replace` replaces all bytes at once, durably: a reader sees the old or the new ones, never a mixture. It keeps
       the old ones as a backup and returns its name. `ConflictError` when the size is not the expected one.
-    * `sync` returns when everything appended or overwritten so far would survive a power cut.
+    * `sync` returns when everything appended or overwritten so far would survive a power failure.
 
     One thread uses a store object at a time; other threads and processes open their own.
     """
@@ -120,9 +120,8 @@ class SessionStore(Protocol):
     def create(self, data: Iterable[bytes]) -> None: ...
 
     def append(self, data: bytes, *, expected_size: int) -> int | None:
-        """Append if the store has the expected size, and return the new size; None if another writer was faster.
-
-        The new size is larger than the sum if a program that takes no lock appended in between.
+        """Append if the store has the expected size, and return the new size; None if another writer got there first.
+        The new size exceeds the sum if a program that takes no lock appended in between.
         """
         ...
 
@@ -146,7 +145,7 @@ class SessionStore(Protocol):
 
 
 class StoredIndex(Struct, frozen=True):
-    """An index that was stored beside the bytes of a session."""
+    """A session's index, stored next to its bytes."""
 
     data: bytes | memoryview
     size: int
@@ -155,16 +154,16 @@ class StoredIndex(Struct, frozen=True):
 
 @runtime_checkable
 class IndexStore(SessionStore, Protocol):
-    """A store that keeps an index beside the bytes, so that opening a long session reads only its end.
+    """A store that keeps an index next to the bytes, so that opening a long session reads only its end.
 
-    An index is derived from the bytes and can be lost at any time. Its content is the caller's.
+    An index is derived from the bytes and can be lost at any time. The store does not interpret its content.
 
     Contract:
-    * `read_index` returns an index only if the bytes that it covers are still the ones it was made of: a store that was
+    * `read_index` returns an index only if the bytes it covers are still the ones it was built from: a store that was
       replaced, overwritten or rewritten by another program has none. Bytes may have been appended.
     * `write_index` stores the index of the bytes that were read since `read_index`, or nothing if they have changed
-      since. It raises only what `pieces` raises: without an index, everything is read.
-    * A name consists of letters, digits, `-`, `_` and `.`; each has an index of its own.
+      since. It raises only what `pieces` raises, because an index is optional: without one, everything is read.
+    * A name consists of letters, digits, `-`, `_` and `.`; each name has its own index.
     """
 
     def read_index(self, name: str) -> StoredIndex | None: ...
@@ -243,7 +242,7 @@ class SessionRepository(Protocol):
 
     @property
     def is_volatile(self) -> bool:
-        """Whether its sessions end with the process. Then nothing about them may be stored in a file."""
+        """Whether its sessions end with the process. Nothing about them may then be stored in a file."""
         ...
 
     @property
@@ -268,20 +267,21 @@ class WatchableRepository(SessionRepository, Protocol):
     """A repository that can wait for changes of a session."""
 
     def watch(self, ref: SessionRef, timeout: float | None = None) -> Iterator[int]:
-        """Give the size of a session now and after each change; ends with it, or `timeout` seconds after a change."""
+        """Yield the size of a session now and after each change; ends when it is deleted, or `timeout` seconds after a
+        change.
+        """
         ...
 
     def stat(self, ref: SessionRef) -> SessionStat | None:
-        """What it knows about one session without opening it; None if there is none."""
+        """Facts about one session, without opening it; None if it does not exist."""
         ...
 
 
 @runtime_checkable
 class ArchiveRepository(WatchableRepository, Protocol):
-    """A repository with an archive of its own: contents of sessions under the id of an item, each with a record.
+    """A repository with its own archive: session contents under the id of an item, each with a record.
 
-    Contract: each method is carried out completely or not at all, and durable when it returns. The content of a record
-    is the caller's.
+    Contract: each method is atomic, and durable when it returns. The repository does not interpret records.
     """
 
     def archive(self, item: str, record: bytes, stat: SessionStat, *, remove: bool) -> None:
@@ -340,15 +340,16 @@ class MaintainedRepository(SessionRepository, Protocol):
         ...
 
     def vacuum(self, *, days: float, audit_days: float | None = None) -> tuple[int, int]:
-        """Join small parts and remove backups of sessions unchanged for some days; returns how many rows each saved.
+        """Merge small parts, and remove backups of sessions unchanged for some days; returns how many rows each step
+        saved.
 
-        With `audit_days`, months of the log of writes that ended so long ago are dropped, too.
+        With `audit_days`, months of the audit log that ended that long ago are also dropped.
         """
         ...
 
 
 class AuditRecord(Struct, frozen=True):
-    """A write, from the log of writes."""
+    """A write recorded in the audit log."""
 
     at: str
     """Time in UTC, in ISO 8601."""
@@ -389,11 +390,11 @@ class TenantRepository(SessionRepository, Protocol):
     def tenants(self) -> list[TenantStatus]: ...
 
     def set_audit(self, *, enabled: bool) -> None:
-        """Start or stop writing the log of writes."""
+        """Turn the audit log on or off."""
         ...
 
     def audit(self, *, limit: int) -> list[AuditRecord]:
-        """The latest writes, the newest first."""
+        """The latest writes, newest first."""
         ...
 
     def set_blob_store(self, url: str) -> None:
@@ -420,14 +421,14 @@ class AccessToken(Struct, frozen=True):
 
 @runtime_checkable
 class TokenRepository(TenantRepository, Protocol):
-    """A repository that gives out tokens for its tenants. It stores hashes: a lost token cannot be shown again."""
+    """A repository that issues tokens for its tenants. It stores only hashes: a lost token cannot be shown again."""
 
     def add_token(self, tenant: str, *, scope: Scope, note: str = "") -> str:
         """Create a token, and return its text, which is not stored."""
         ...
 
     def tokens(self) -> list[AccessToken]:
-        """All tokens, also those that were revoked."""
+        """All tokens, including those that were revoked."""
         ...
 
     def revoke_token(self, id: str) -> None:

@@ -1,13 +1,12 @@
 """Session store in a file.
 
 An append compares the size and the last line, and writes with a single `write` and O_APPEND, under an exclusive flock
-on the file itself.
-Agents append to the same files without taking our lock. With O_APPEND and one `write` per append, their lines and ours
-stay intact, even though the writers do not exclude each other.
+on the file itself. Agents append to the same files without taking our lock. With O_APPEND and one `write` per append,
+their lines and ours stay intact, even though the writers do not exclude each other.
 
-Only appends may change a file that is open. An editor, or a program that writes its session anew, can rewrite it in
-place: same inode, and any size. So the store remembers the last line before the end that it has read or written. Each
-read that reaches this line compares it, and so does each append. Appends in quick succession compare only the size.
+Only appends may change an open file. But an editor, or a program that rewrites its whole session, can change it in
+place: same inode, any size. So the store remembers the last line before the end that it has read or written. Each read
+that reaches this line compares it, and so does each append. Appends in quick succession compare only the size.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ if TYPE_CHECKING:
 _TAKE = LOCK_EX | LOCK_NB
 _UNCHANGED = "the file is unchanged"
 _TRUSTED_SECONDS = 0.001
-"""How long after an append of our own the last line is not compared: reading it would make a row of appends a tenth
-slower. No check excludes a program that takes no lock; one that rewrites the file this soon is hardly possible."""
+"""For this long after our own append, the last line is not compared: reading it would make a series of appends a tenth
+slower. No check can exclude a program that takes no lock, and a rewrite this soon is very unlikely."""
 _LONGEST_TAIL = 1024
 """Bytes of the last line that are compared. Enough for the ids and times at the end of a line in every format."""
 _fork_count = 0
@@ -74,7 +73,7 @@ class FileStore:
         """Size of the file before the last append."""
         self._failure: WriteError | None = None
         self._stamp: FileStamp | None = None
-        """The state of the file when its index was asked for."""
+        """The state of the file when its index was requested."""
 
     @property
     def ref(self) -> SessionRef:
@@ -125,6 +124,7 @@ class FileStore:
                 self._fail_append(f"only {written} of {len(data)} bytes were written", written)
             # With O_APPEND the position is now the end of our bytes, wherever they landed.
             end = lseek(fd, 0, SEEK_CUR)
+            # Otherwise a program that takes no lock appended first; its line is unread, so our end stays.
             if end == expected_size + written:
                 self._end, self._last_bytes, self._appended = end, data, monotonic()
             return end
@@ -136,7 +136,7 @@ class FileStore:
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[int]:
-        if self._is_exclusive:  # `replace` inside of the block
+        if self._is_exclusive:  # `replace` inside the block
             yield self._checked_size()
             return
         fd = self._lock()
@@ -165,7 +165,7 @@ class FileStore:
     def replace(self, data: Iterable[bytes], *, expected_size: int) -> str:
         # The order matters: a crash at any point leaves the old or the new file, both complete.
         # 1. Write and fsync the new content under a temporary name. This is slow, so it happens without the lock.
-        # 2. Take the lock and check that nothing was appended meanwhile.
+        # 2. Take the lock and check that nothing was appended in the meantime.
         # 3. Keep the old file under the backup's name, as a hard link (no copy) where the file system has those.
         # 4. Rename the new file over the path, and fsync the folder.
         # All of that at the target of a symbolic link: a rename over the link would leave the target as it is.
@@ -200,9 +200,8 @@ class FileStore:
         fd = self._open_reader()
         self._stamp = file_index.FileStamp.of(fd)
         found = file_index.read_index(self.location, name, fd, os.environ)
-        if (
-            found is not None and found.size > self._end
-        ):  # as if its bytes had been read: later reads and writes compare
+        if found is not None and found.size > self._end:
+            # As if its bytes had been read: later reads and writes compare the last line.
             start = max(found.size - _LONGEST_TAIL, 0)
             self._end, self._last_bytes = found.size, pread(fd, found.size - start, start)
         return found

@@ -1,8 +1,8 @@
 """Indexes of session files, in the cache folder: one small file for each large session.
 
-An index belongs to the bytes it was made of. If device, inode, size and both times of the session's file are the ones
-that were recorded, the file is unchanged. If it has only grown, the bytes before the recorded end are compared at its
-start, at its end and in places between. Otherwise the index is not used.
+An index belongs to the bytes it was built from. If the session's file still has the recorded device, inode, size and
+times, it is unchanged. If it has only grown, the bytes before the recorded end are compared at the start, at the end
+and at places in between. Otherwise the index is not used.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from sessiontree.stores.atomic_files import write_temporary
 from sessiontree.stores.contract import StoredIndex
 
 _TOTAL_SIZE = 256 << 20
-"""Bytes of all indexes together; those that were not used for the longest time are removed."""
+"""Maximum size of all indexes together; the least recently used ones are removed."""
 _LARGEST = 512 << 20
-"""Size of the largest session with an index: to load that of a larger one would take more memory than to read it."""
+"""Largest session with an index: loading the index of a larger one would take more memory than reading the file."""
 _COMPARED = 64
 _COMPARED_SIZE = 4096
 _TICK_NS = 20_000_000
-"""A file that changed less than this ago may change again without getting another time."""
+"""A file that changed less than this ago may change again without its timestamps changing."""
 
 
 class FileStamp(Struct, frozen=True, array_like=True):
-    """What changes with a file."""
+    """The facts about a file that change with its content."""
 
     device: int
     inode: int
@@ -84,11 +84,11 @@ def read_index(path: str, name: str, fd: int, environment: Mapping[str, str]) ->
     was, now = stored.stamp, FileStamp.of(fd)
     if stored.path != path or (was.device, was.inode) != (now.device, now.inode) or now.size < was.size:
         return None
-    # A file of the same size and another time was changed where it was: then nothing is known about its lines.
+    # The same size with a different time means that the file was changed in place: nothing is known about its lines.
     if was != now and (now.size == was.size or _checksum(fd, was.size) != stored.checksum):
         return None
     with contextlib.suppress(OSError):
-        os.utime(place)
+        os.utime(place)  # marks it as used, see `_remove_oldest`
     return StoredIndex(memoryview(content)[begin:], was.size)  # a copy may take 64 MB
 
 
@@ -98,6 +98,7 @@ def write_index(
     """Store an index of an open file, if it has not changed since `before`, when its reading began."""
     if before.size > _LARGEST or not before.is_settled:
         return
+    # Checksum first, stamp second: a change while the bytes are being read shows in the stamp.
     checksum = _checksum(fd, before.size)
     if FileStamp.of(fd) != before:
         return
@@ -122,7 +123,7 @@ def drop_indexes(path: str, environment: Mapping[str, str]) -> None:
 
 
 def _index_path(path: str, name: str, environment: Mapping[str, str]) -> str:
-    # Two paths may share a name: an index holds its path. A better hash would load OpenSSL, 4 MB of memory.
+    # Two paths may share a name, so an index records its path. A better hash would load OpenSSL: 4 MB of memory.
     key = crc32(os.fsencode(path))
     return os.path.join(paths.cache_folder(environment), "indexes", f"{key:08x}.{name}")
 

@@ -83,7 +83,7 @@ def _take(fd: int, location: str, os_calls: OsCalls, *, blocking: bool, timeout:
     if blocking and timeout is None:
         os_calls.flock(fd, LOCK_EX)
         return True
-    # flock has no timeout of its own, so poll: a few short pauses first, because locks are usually held very briefly.
+    # flock has no timeout, so poll: a few short pauses first, because locks are usually held very briefly.
     deadline = time.monotonic() + (timeout or 0.0)
     pause = 0.0001
     while True:
@@ -102,7 +102,7 @@ def _take(fd: int, location: str, os_calls: OsCalls, *, blocking: bool, timeout:
 
 
 def _open_substitute(fd: int, location: str) -> int:
-    """Open the lock file in the temporary folder that stands for a file."""
+    """Open the lock file in the temporary folder that substitutes for a file."""
     import tempfile  # slow to import, and nearly every file system has locks
 
     folder = os.path.join(tempfile.gettempdir(), f"sessiontree-locks-{os.getuid()}")
@@ -136,7 +136,7 @@ def unlock_descriptor(fd: int, flock: Callable[[int, int], None]) -> None:
 
 def release_descriptor(fd: int, os_calls: OsCalls = OS_CALLS) -> None:
     """Unlock and close a descriptor; never raises, so that a release cannot hide an earlier error."""
-    # Unlock first: a child process that was forked meanwhile has a copy of the descriptor, and closing only ours
+    # Unlock first: a child process forked in the meantime has a copy of the descriptor, and closing only ours
     # would leave the lock with that copy.
     unlock_descriptor(fd, os_calls.flock)
     with contextlib.suppress(OSError):

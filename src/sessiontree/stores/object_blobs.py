@@ -66,7 +66,7 @@ class ObjectBlobs:
         name = blob_name(data)
         store = self._store()
         try:
-            # Create-only: what is there under this name stays, whoever wrote it.
+            # Create-only: an existing object with this name is never overwritten.
             with contextlib.suppress(exceptions.AlreadyExistsError):
                 obstore.put(store, self._path(name), data, mode="create")
         except exceptions.BaseError as error:

@@ -47,7 +47,7 @@ def _scheme_of(text: str) -> str:
 
 
 def home_folder(home: str | os.PathLike[str] | None = None) -> str:
-    """The folder of the user's settings, archive and prompt history: also for sessions elsewhere, the default one."""
+    """The folder of the user's settings, archive and prompt history; for sessions stored elsewhere, the default one."""
     address = None if home is None else os.fspath(home)
     return paths.home() if address is None or is_address(address) else os.path.abspath(address)
 
@@ -121,7 +121,7 @@ class FileDocuments:
     def update(self, name: str, change: Callable[[bytes | None], bytes | None]) -> None:
         path = self.location(name)
         make_folder(self._folder, self._os_calls)
-        # A lock file of its own: the document is replaced by rename, so a lock on it would be on the old file.
+        # A separate lock file: the document is replaced by rename, so a lock on it would be on the old file.
         with file_lock(f"{path}.lock", os_calls=self._os_calls):
             old = self.read(name)
             new = change(old)

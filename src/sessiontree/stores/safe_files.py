@@ -1,6 +1,6 @@
 """File access that follows no symbolic links: for paths that come from a model or from a session file.
 
-Between checking a resolved path and opening it by name, another process can replace a component by a link. So the
+Between checking a resolved path and opening it by name, another process can replace a component with a link. So the
 folder is opened component by component with O_NOFOLLOW, and the file relative to that descriptor.
 """
 
@@ -205,7 +205,7 @@ def write_file(path: str, data: bytes, permissions: int | None = None) -> list[s
             wanted = permissions if permissions is not None else None if old is None else old.st_mode & 0o7777
             if wanted is not None:
                 os.fchmod(fd, wanted)
-            os.fsync(fd)  # before the rename: otherwise a power cut could leave an empty file under the name
+            os.fsync(fd)  # before the rename: otherwise a power failure could leave an empty file under the name
             os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
             with contextlib.suppress(OSError):

@@ -1,8 +1,9 @@
 """Temporary files next to the files they become, and the removal of those that a killed process has left.
 
 A name is `.<name>.<12 hex digits>.tmp`. A process holds a lock on a temporary file while it writes it. So a leftover is
-a file, of this user, that has not changed for an hour and is not locked. The age counts from the last change of the
-inode, which nobody can set, and covers the moment between the end of writing and the rename.
+a file, of this user, that has not changed for an hour and is not locked. The age is that of the inode's last change
+(ctime), which cannot be forged. The hour covers the gap between the end of writing and the rename, when the file is
+complete but no longer locked.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from sessiontree.stores.os_calls import OS_CALLS, OsCalls
 LEFTOVER_SECONDS = 3600.0
 _LEFTOVER_NAME = r"(?s)\..+\.[0-9a-f]{12}\.tmp"
 _swept: set[str] = set()
-"""Folders that this process has looked at."""
+"""Folders that this process has already swept."""
 
 
 def temporary_path(path: str) -> str:
@@ -30,7 +31,7 @@ def temporary_path(path: str) -> str:
 
 
 def mark_as_written(fd: int, os_calls: OsCalls = OS_CALLS) -> None:
-    """Lock a temporary file while it is written. Where there are no locks, its age has to do."""
+    """Lock a temporary file while it is written. Without lock support, only its age protects it."""
     with contextlib.suppress(OSError):
         os_calls.flock(fd, LOCK_EX | LOCK_NB)
 
@@ -56,7 +57,7 @@ def find_leftovers(folders: Iterable[str]) -> list[str]:
 
 
 def iter_leftovers(folder: str) -> Iterator[str]:
-    """The leftovers in one folder. A copy of a folder can be one, too."""
+    """The leftovers in one folder. A copied folder can also be one."""
     try:
         names = [
             name for name in os.listdir(folder or ".") if name.endswith(".tmp") and re.fullmatch(_LEFTOVER_NAME, name)

@@ -1,4 +1,4 @@
-"""Fault injection: OS calls that raise, short writes, and power cuts that lose unsynced data."""
+"""Fault injection: OS calls that raise, short writes, and power failures that lose unsynced data."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class LosingOsCalls(OsCalls):
         self._unsynced_names.discard(source)
 
     def cut_power(self, folder: str) -> None:
-        """Put everything below a folder into the worst state that a power cut could leave now."""
+        """Put everything below a folder into the worst state that a power failure could leave now."""
         for name in self._unsynced_names:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(name)

@@ -164,7 +164,7 @@ class _OpenAI:
 
 
 class OpenAIChat(_OpenAI):
-    """The Chat Completions API, which other providers implement too."""
+    """The Chat Completions API, which other providers also implement."""
 
     def last_message(self, body: JsonObject) -> str:
         return "\n".join(_texts(body["messages"][-1].get("content")))

@@ -1,4 +1,4 @@
-"""The terminal UI, on Textual. It draws and reads keys; everything it does is in `app`.
+"""The terminal UI, built on Textual. It draws and reads keys; all behavior is in `app`.
 
 app             the application
 sessions        the list of sessions, with session_rows and preview_panel

@@ -146,7 +146,7 @@ class ActionScreen(Screen[ScreenT]):
     def action_undo(self) -> None:
         """Undo the last action that is not undone yet."""
         if not self._undo_plans:
-            self.app.notify("There is nothing to undo.")
+            self.app.notify("Nothing to undo.")
             return
         self.carry_out(self._undo_plans.pop(), is_undo=True)
 

@@ -1,4 +1,4 @@
-"""The application: its screens, and what the user asked for at the end."""
+"""The application: its screens, and the request with which it closes."""
 
 from __future__ import annotations
 
@@ -138,5 +138,5 @@ class SessionTreeApp(App[Request | None]):
 
 
 def _has_light_background(environment: Mapping[str, str]) -> bool:
-    """Whether the terminal told programs that its background is light. Asking it would delay the first frame."""
+    """Whether `COLORFGBG` reports a light background. Querying the terminal would delay the first frame."""
     return environment.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15")

@@ -1,4 +1,4 @@
-"""The chat on the whole screen: the conversation, the input, and a status line."""
+"""The full-screen chat: the conversation, the input, and a status line."""
 
 from __future__ import annotations
 
@@ -49,17 +49,19 @@ _KEYS = (
     KeyRow("Enter", "send; while the agent works: queue"),
     KeyRow("Ctrl+S", "steer: send with the results of the current calls"),
     KeyRow("Ctrl+J", "new line (also Shift+Enter, or \\ before Enter)"),
-    KeyRow("Esc", "interrupt; twice: your prompts, to go back to one", Shortcut("escape", "interrupt")),
-    KeyRow("Ctrl+C", "clear the input; twice: leave", Shortcut("ctrl+c", "clear_or_leave")),
-    KeyRow("Ctrl+D", "leave, if the input is empty", Shortcut("ctrl+d", "leave_if_empty", priority=True)),
+    KeyRow("Esc", "interrupt; twice: list your prompts, to go back to one", Shortcut("escape", "interrupt")),
+    KeyRow("Ctrl+C", "clear the input; twice: quit", Shortcut("ctrl+c", "clear_or_leave")),
+    KeyRow("Ctrl+D", "quit, if the input is empty", Shortcut("ctrl+d", "leave_if_empty", priority=True)),
     KeyRow("Up Down", "earlier prompts; Ctrl+R searches them", Shortcut("ctrl+r", "search_history", priority=True)),
     KeyRow("Tab", "complete a /command or an @file"),
     KeyRow("Ctrl+G", "edit the input in your editor", Shortcut("ctrl+g", "external_editor", priority=True)),
-    KeyRow("Ctrl+O", "unfold or fold all calls; a click: one", Shortcut("ctrl+o", "toggle_calls", priority=True)),
+    KeyRow(
+        "Ctrl+O", "unfold or fold all calls; click to toggle one", Shortcut("ctrl+o", "toggle_calls", priority=True)
+    ),
     KeyRow("Ctrl+T", "show or hide thinking", Shortcut("ctrl+t", "toggle_thinking", priority=True)),
     KeyRow(
         "PgUp PgDn",
-        "scroll; Ctrl+Home and Ctrl+End: the first and the last entry",
+        "scroll; Ctrl+Home and Ctrl+End: first and last entry",
         Shortcut("pageup", "page(-1)", priority=True),
         Shortcut("pagedown", "page(1)", priority=True),
         Shortcut("ctrl+home", "first", priority=True),
@@ -67,7 +69,7 @@ _KEYS = (
     ),
     KeyRow("Shift+Tab", "next approval mode", Shortcut("shift+tab", "next_mode", priority=True)),
     KeyRow("F1", "this help", Shortcut("f1", "help")),
-    KeyRow("!command", "run a command of yours; !!command hides it from the model"),
+    KeyRow("!command", "run a shell command; !!command hides it from the model"),
     KeyRow("/help", "all commands"),
 )
 _MODES: tuple[ApprovalMode, ...] = ("default", "autoEdit", "plan")
@@ -314,7 +316,7 @@ class ChatScreen(Screen[None]):
             self.chat.draft = self.editor.take()
             self.editor.earlier = [self.chat.draft, *self.editor.earlier]
             self._keep_draft(self.chat.draft)
-            self._hint("cleared; Up brings it back · Ctrl+C again: leave")
+            self._hint("cleared; Up brings it back · Ctrl+C again: quit")
         elif self.chat.is_busy:
             self.chat.interrupt()
         else:
@@ -384,7 +386,7 @@ class ChatScreen(Screen[None]):
             self.editor.set_text(self.editor.earlier[found[1] + (1 if typed.strip() else 0)])
 
     def action_external_editor(self) -> None:
-        """Edit the input in $VISUAL or $EDITOR. The agent goes on meanwhile, unseen."""
+        """Edit the input in $VISUAL or $EDITOR. Meanwhile, the agent keeps working off screen."""
         command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
         with tempfile.NamedTemporaryFile("w", suffix=".md", delete=False, encoding="utf-8") as file:
             file.write(self.editor.text)

@@ -114,7 +114,7 @@ class EntryBlock(Block):
         self.begins_turn = begins_turn
         """Whether it cannot belong to the block before it."""
         self.takes_calls = takes_calls
-        """Whether further calls belong to this answer: some clients write each of its calls as an entry of its own."""
+        """Whether further calls belong to this answer: some clients write each of its calls as a separate entry."""
         self._load, self._calls = load, calls
 
     def add(self, id: str, *, is_calls: bool) -> None:

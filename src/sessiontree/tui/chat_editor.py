@@ -191,7 +191,9 @@ class PromptEditor(TextArea):
         return self.document.get_line(row)[:column]
 
     def _accept(self, *, is_enter: bool) -> bool:
-        """Insert the selected completion. Enter sends a complete command instead, also if arguments could follow."""
+        """Insert the selected completion. On a complete command, Enter sends it instead, even if arguments could
+        follow.
+        """
         text, _ = self.menu.items[self.menu.cursor]
         word = _last_word(self._before_cursor())
         if is_enter and (text == word or not (word or self.menu.is_chosen)):

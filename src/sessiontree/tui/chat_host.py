@@ -1,4 +1,4 @@
-"""The front end of a chat on the screen: runs lines one after the other, asks with dialogs, and shows events."""
+"""The front end of the full-screen chat: runs lines one after the other, asks with dialogs, and shows events."""
 
 from __future__ import annotations
 
@@ -187,13 +187,13 @@ class FullScreenChat(BaseChat):
             reply = await self.show(ApprovalDialog(question))
             if reply is None:
                 self.interrupt()
-                # The interrupt cancels this task; if the run has ended already, the answer is no.
+                # The interrupt cancels this task; if the run has already ended, the answer is no.
                 await asyncio.sleep(1)
                 return Reply("no", "the user interrupted it")
             return reply
 
     async def ask_text(self, question: str) -> str:
-        answer = await self.show(TextDialog(question, hint="Enter: go on   Esc: cancel"))
+        answer = await self.show(TextDialog(question, hint="Enter: continue   Esc: cancel"))
         if answer is None:
             raise KeyboardInterrupt
         return answer
@@ -273,7 +273,9 @@ class FullScreenChat(BaseChat):
             return
         rows = [one_line(point.preview) for point in points]
         keys = (("f", "in a new session"),)
-        found = await self.show(ChoiceDialog("Go to before which prompt? Your next one is its sibling.", rows, keys))
+        found = await self.show(
+            ChoiceDialog("Go to just before which prompt? Your next message becomes its sibling.", rows, keys)
+        )
         if found is None:
             return
         key, at = found

@@ -1,4 +1,4 @@
-"""The list of sessions and the tree, opened from a chat: a choice returns to the chat instead of acting on its own."""
+"""The session list and the tree, opened from a chat: a choice returns to the chat instead of acting on its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The conversation on the screen: a column of blocks of which only the visible ones are rendered.
+"""The conversation on the screen: a column of blocks; only the visible ones are rendered.
 
 The height of blocks above the screen is never computed: the position is a block and a line in it, or the end. Blocks
 are created at the end and, when the user goes there, at the beginning; between them is a gap that is filled from the
@@ -173,7 +173,7 @@ class Transcript(PictureView, WheelScrolled, can_focus=False):
         self.redraw()
 
     def touch_calls(self) -> None:
-        """Draw the calls in progress again: their time goes on."""
+        """Redraw the calls in progress, whose times advance."""
         for block in self.blocks[-8:]:
             if isinstance(block, EntryBlock):
                 block.touch()

@@ -53,7 +53,7 @@ _KEYS = (
     KeyRow("← →", "select a lane", Shortcut("left", "select(-1)"), Shortcut("right,tab", "select(1)")),
     KeyRow("Enter", "its conversation, live", Shortcut("enter", "open", "Open")),
     KeyRow("Space", "mark lanes to merge or drop together", Shortcut("space", "mark", "Mark")),
-    KeyRow("k", "keep: make the lane current, and apply its files", Shortcut("k", "keep", "Keep")),
+    KeyRow("k", "keep: make the lane current and apply its files", Shortcut("k", "keep", "Keep")),
     KeyRow("m", "merge the marked lanes, or this one", Shortcut("m", "merge", "Merge")),
     KeyRow("x", "drop the marked lanes, or this one", Shortcut("x", "drop", "Drop")),
     KeyRow("d", "the lane's changes as a diff", Shortcut("d", "diff", "Diff")),

@@ -1,4 +1,4 @@
-"""What is known of an image in a message without showing it: type, bytes and pixels."""
+"""Facts about an image in a message, without showing it: type, bytes and pixels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The escape sequences of terminals that show images: kitty's, iTerm2's and sixel.
+"""Escape sequences for terminals that display images: kitty's, iTerm2's and sixel.
 
 Everything here is encoded by us: image data as base64, sixels by `sixel`. No sequence asks the terminal for an answer.
 """

@@ -1,4 +1,4 @@
-"""The keys of a screen in one table: Textual's bindings, the footer and the help are made of it."""
+"""The keys of a screen in one table, the source of Textual's bindings, the footer and the help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A widget of lines that scrolls itself and keeps painted lines.
+"""A widget of lines that implements its own scrolling and caches painted lines.
 
 Textual asks a widget for all of its lines when anything beside it has changed, and takes several steps to style, pad
 and filter each of them. This widget does that once for each style, and once for each line.
@@ -74,7 +74,7 @@ class LineWidget(WheelScrolled):
         raise NotImplementedError
 
     def draw_margin(self) -> list[Segment]:
-        """What every line begins with, also those after the last one."""
+        """The prefix of every line, including the empty ones after the last."""
         return []
 
     def line_style(self, line: int) -> Style | None:  # noqa: ARG002 - most widgets have one style for all

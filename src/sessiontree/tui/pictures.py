@@ -1,4 +1,4 @@
-"""Images of a chat on terminals that can show them.
+"""Images in a chat, on terminals that can display them.
 
 With kitty's protocol, an image is sent once and shown by text cells, which Textual scrolls, covers and removes like any
 other text. With iTerm2's protocol and sixel, it is drawn over blank cells, and only if nothing covers them: text that

@@ -1,4 +1,4 @@
-"""What the user asked for when the screens closed. The command line carries it out in the terminal."""
+"""Requests with which the screens close. The command line carries them out in the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choose what to rewind: a prompt, with the files that would change beside it, and the conversation, files, or both."""
+"""Choose what to rewind: a prompt, with a preview of file changes, and the conversation, files, or both."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ChosenRewind(Struct, frozen=True):
 
 
 class PromptRows:
-    """The prompts of a branch as rows, the newest first."""
+    """The prompts of a branch as rows, newest first."""
 
     def __init__(self, points: Sequence[ForkPoint]) -> None:
         self.points = points

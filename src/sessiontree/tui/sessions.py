@@ -49,8 +49,8 @@ _WIDE = 110
 _LIST_KEYS = (
     KeyRow("Enter", "resume in the session's own agent", Shortcut("enter", "resume", "Resume")),
     KeyRow("?", "this help", Shortcut("question_mark", "help", "Help", "?")),
-    KeyRow("c", "continue in the chat of sessiontree", Shortcut("c", "chat", "Chat")),
-    KeyRow("o", "resume in another agent (shows first what is lost)", Shortcut("o", "other_agent", "In agent")),
+    KeyRow("c", "continue in sessiontree's own chat", Shortcut("c", "chat", "Chat")),
+    KeyRow("o", "resume in another agent (shows what is lost first)", Shortcut("o", "other_agent", "In agent")),
     KeyRow("t", "show the tree", Shortcut("t", "tree", "Tree")),
     KeyRow(
         "r  #  p",
@@ -72,7 +72,7 @@ _LIST_KEYS = (
     ),
     KeyRow(
         "→ ←",
-        "show or hide the sub-agents of a session",
+        "show or hide a session's sub-agents",
         Shortcut("right", "unfold(True)"),
         Shortcut("left", "unfold(False)"),
     ),
@@ -82,13 +82,13 @@ _LIST_KEYS = (
 _SCREEN_KEYS = (
     KeyRow("Ctrl+Y", "copy the command that resumes the session", Shortcut("ctrl+y", "copy", "Copy")),
     KeyRow("Ctrl+P", "show or hide the preview", Shortcut("ctrl+p", "toggle_preview")),
-    KeyRow("Tab", "this project, or all (while the box is empty)"),
-    KeyRow("Esc", "back out one level", Shortcut("escape", "back")),
-    KeyRow("F1", "this help, also while you type", Shortcut("f1", "help")),
+    KeyRow("Tab", "this project or all (if the box is empty)"),
+    KeyRow("Esc", "go back one level", Shortcut("escape", "back")),
+    KeyRow("F1", "this help, even while you type", Shortcut("f1", "help")),
 )
-_ABOUT = """Type to filter by title, project and git branch. Letters may be scattered: flklog finds "flaky login".
+_ABOUT = """Type to filter by title, project and git branch. Matching is fuzzy: flklog finds "flaky login".
 Filters in the same box: agent:claude dir:api since:2d tag:wip is:error; Tab completes them.
-After a moment their text is searched, too; the hit is shown after the title."""
+After a short pause, their text is searched as well; the hit is shown after the title."""
 
 
 _MOVES = {"down": 1, "pagedown": 10, "up": -1, "pageup": -10}

@@ -1,6 +1,6 @@
-"""Converts a PNG image to sixels: a program that reads the one and writes the other.
+"""Convert a PNG image to sixels, as a program from stdin to stdout.
 
-It runs as a process of its own with limits on time and memory, because images come from sessions. It is written in
+It runs as a separate process with limits on time and memory, because images come from sessions. It is written in
 Python, with zlib as the only native code, and zlib is never asked for more bytes than the header's size needs. It
 imports nothing of sessiontree, so that it starts quickly.
 """

@@ -1,7 +1,7 @@
-"""Notices that the terminal of the UI has gone away.
+"""Detects that the UI's terminal has gone away.
 
 The kernel sends a signal only to programs whose controlling terminal it was. For the others, reading returns at once
-and without data, again and again, and the UI would go on forever without a user.
+and without data, again and again, and the UI would run forever without a user.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class TerminalWatch:
             os._exit(HANGUP)  # blocked by a write to the terminal; what is in the session is on disk
 
     def _detach(self) -> None:
-        """Let no thread fail or spin: nothing is read any more, and what is written is dropped."""
+        """Keep threads from failing or spinning: nothing more is read, and output is dropped."""
         silence, self._writer = os.pipe()
         os.dup2(silence, self._input)
         nowhere = os.open(os.devnull, os.O_WRONLY)

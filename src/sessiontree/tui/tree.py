@@ -59,39 +59,39 @@ _STYLES: dict[PartKind, Style | None] = {
 }
 _NAMES = {"user": Style(color="cyan", bold=True), "assistant": Style(color="green"), "merge": Style(color="magenta")}
 
-_BACK = KeyRow("Esc", "back out one level", Shortcut("escape", "back", "Back"))
+_BACK = KeyRow("Esc", "go back one level", Shortcut("escape", "back", "Back"))
 _HELP = KeyRow("?", "this help", Shortcut("question_mark,f1", "help", "Help", "?"))
 _KEYS = (
     KeyRow("Ctrl+U", "only your own messages", Shortcut("ctrl+u", "filter('user')", "Prompts")),
     KeyRow("Ctrl+O", "next view: default, no tools, user, labeled, all", Shortcut("ctrl+o", "next_filter", "View")),
     KeyRow(
         "/  n  N",
-        "find, also in folded rows; next and previous match",
+        "find, including in folded rows; next and previous match",
         Shortcut("slash", "find", "Find", "/"),
         Shortcut("n", "next_match(1)"),
         Shortcut("N", "next_match(-1)"),
     ),
     KeyRow(
         "→ ←",
-        "unfold or fold a run of tool calls, or what a compaction replaced",
+        "unfold or fold a run of tool calls or a compaction",
         Shortcut("right", "fold(False)"),
         Shortcut("left", "fold(True)"),
     ),
     KeyRow("L", "label the entry", Shortcut("L", "label", "Label")),
     KeyRow("T", "show or hide times", Shortcut("T", "times")),
-    KeyRow("Space", "mark an entry; two are compared, any number is picked", Shortcut("space", "mark", "Mark")),
-    KeyRow("d", "compare: the two marked branches, or the current one with this one", Shortcut("d", "diff", "Diff")),
+    KeyRow("Space", "mark an entry: two to compare, any number to copy", Shortcut("space", "mark", "Mark")),
+    KeyRow("d", "compare the two marked branches, or this one with the current one", Shortcut("d", "diff", "Diff")),
     KeyRow("m", "merge this branch into the current one", Shortcut("m", "merge", "Merge")),
     KeyRow("P", "copy the marked entries to the current branch", Shortcut("P", "pick", "Pick")),
-    KeyRow("x", "move the branch from here on to the archive", Shortcut("x", "prune", "Prune")),
-    KeyRow("f", "start a new session with the history of this entry", Shortcut("f", "fork", "Fork")),
-    KeyRow("e", "leave the entry out of the context, or take it in again", Shortcut("e", "leave_out")),
+    KeyRow("x", "move the branch, from this entry on, to the archive", Shortcut("x", "prune", "Prune")),
+    KeyRow("f", "start a new session with the history up to this entry", Shortcut("f", "fork", "Fork")),
+    KeyRow("e", "exclude the entry from the context, or include it again", Shortcut("e", "leave_out")),
     KeyRow("u", "go back to before the selected compaction, or the last one", Shortcut("u", "undo_compaction")),
     KeyRow("U", "undo the last action", Shortcut("U", "undo")),
     KeyRow("y", "copy the text of the entry", Shortcut("y", "copy")),
     KeyRow(
         "Ctrl+P  [ ]",
-        "show or hide the entry beside the tree; scroll it",
+        "show or hide the detail pane; scroll it",
         Shortcut("ctrl+p", "toggle_panel"),
         Shortcut("left_square_bracket", "scroll_panel(-1)"),
         Shortcut("right_square_bracket", "scroll_panel(1)"),
@@ -99,7 +99,7 @@ _KEYS = (
 )
 _LIST_KEYS = (
     KeyRow("↑ ↓", "move; also PgUp, PgDn, Home and End"),
-    KeyRow("Enter", "go to the entry; to a prompt: to just before it, and its text is copied"),
+    KeyRow("Enter", "go to the entry; for a prompt, go to just before it and copy its text"),
 )
 _LEGEND = "● on the active path  ○ other branches  ◆ merge  ▸ folded  ⊘ left out of the context"
 
@@ -427,7 +427,7 @@ class TreeScreen(ActionScreen[None]):
 
     def action_next_match(self, step: int) -> None:
         if not self.source.match:
-            self.notify("Press / to find a text in this session.")
+            self.notify("Press / to find text in this session.")
             return
         self._start_find(self.source.match, step, from_here=False)
 
@@ -438,7 +438,7 @@ class TreeScreen(ActionScreen[None]):
 
     @work(thread=True, exclusive=True, group="find")
     def _find(self, match: str, rows: TreeRows, first: int, step: int) -> None:
-        """Go to the next entry with a text, also if it is folded. Entries are decoded in the background."""
+        """Go to the next entry with a text, even if it is folded. Entries are decoded in the background."""
         worker, count = get_current_worker(), len(rows)
         order = (rows[(first + step * distance) % count].nodes for distance in range(count))
         nodes = [node for of_row in order for node in (of_row if step > 0 else reversed(of_row))]
@@ -477,7 +477,7 @@ class TreeScreen(ActionScreen[None]):
     def action_copy(self) -> None:
         if self.selected is not None:
             self.app.copy_to_clipboard(plain_text(self.session.entry(self.selected)))
-            self.notify("Copied the text of the entry.")
+            self.notify("Copied the entry's text.")
 
     # Actions
 
@@ -520,7 +520,7 @@ class TreeScreen(ActionScreen[None]):
         def went() -> None:
             if prompt:
                 self.app.copy_to_clipboard(prompt)
-                self.app.notify("The text of the prompt was copied.")
+                self.app.notify("Copied the prompt's text.")
 
         self.do("switch", self.session, entry=target, then=went, **how)
 

@@ -39,7 +39,7 @@ from sessiontree.views.text import one_line
 
 
 class Node(Struct, frozen=True):
-    """One entry in the drawn tree. `parent` is its nearest ancestor that is drawn too."""
+    """One entry in the drawn tree. `parent` is its nearest drawn ancestor."""
 
     number: int
     """Its number in file order."""

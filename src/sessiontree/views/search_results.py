@@ -1,4 +1,4 @@
-"""Search results as text and as JSON: sessions, the best first, each with its hits."""
+"""Search results as text and as JSON: sessions, best first, each with its hits."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def draw_session(summary: Summary, width: int, now: float, id: str) -> tuple[str
 
 
 def draw_place(hit: Hit, now: float, width: int = 100) -> tuple[str, str]:
-    """Kind and position of a hit, and notes: not visible to the model any more, failed.
+    """Kind and position of a hit, and notes: no longer visible to the model, failed.
 
     Together, with a separator, they fit on one line.
     """
     kind = _KINDS.get(hit.kind, hit.kind)
-    tool = f" of {one_line(hit.tool)}" if hit.tool and hit.kind in _KINDS else ""
-    facts = [kind + tool, short_entry_id(hit.entry), position(hit), age(hit.time, now)]
+    tool = f"{one_line(hit.tool)} " if hit.tool and hit.kind in _KINDS else ""
+    facts = [tool + kind, short_entry_id(hit.entry), position(hit), age(hit.time, now)]
     partial = "only some of the words" if hit.is_partial else ""
     remarks = [BRANCHES[hit.branch], "failed" if hit.is_error else "", partial]
     notes = cut(_joined(remarks), max(width - _NARROWEST_PLACE, 8))

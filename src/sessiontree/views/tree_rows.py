@@ -54,7 +54,7 @@ _SPEAKERS = {
 
 
 class TreeRow(Struct, frozen=True):
-    """One row: an entry, or several entries that are folded. The first node is the one that the row stands for."""
+    """One row: an entry, or several folded entries. The first node represents the row."""
 
     nodes: Sequence[int]
     rails: RailRow
@@ -173,7 +173,7 @@ class TreeRows:
         while len(self._arranged) > _MAX_ARRANGED:
             del self._arranged[next(iter(self._arranged))]
         self.nodes = rails.nodes
-        """By row: the node that it stands for."""
+        """By row: the node that represents it."""
         self.here = self.row_of(self.current)
         """The row of the current entry."""
         self._place_marks()

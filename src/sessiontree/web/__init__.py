@@ -13,5 +13,5 @@
     explorations, explore_routes    explorations: lanes that are watched, steered and decided about
     questions         approval questions of both
 
-Needs the extra `web`. Pages show what `app` and `views` compute; they have no rules of their own.
+Needs the extra `web`. Pages show what `app` and `views` compute; they implement no rules.
 """

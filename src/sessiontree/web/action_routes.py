@@ -1,4 +1,4 @@
-"""Actions on sessions: a request plans one and shows it, a second one carries the plan out, a third one undoes it."""
+"""Actions on sessions: one request plans and shows an action, a second carries it out, a third undoes it."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ class ActionRoutes:
         summary = self._site.summary_of(request)
         arguments = check_arguments(action, wanted.arguments)
         if self._site.is_shared and "to" in arguments:
-            raise UsageError(f"{action.name}: sessions of other agents are files, and this server writes none")
+            raise UsageError(f"{action.name}: sessions of other agents are files, which this server does not write")
 
         def make() -> ActionPlan[Any]:
-            # A session of its own: the plan stays valid as long as the file does not change, whatever is shown.
+            # A separate session: the plan stays valid as long as the file does not change, whatever is shown.
             return self._site.workbench.plan(action.name, self._site.workbench.open_session(summary), **arguments)
 
         return await self._describe(await run_in_threadpool(make), summary.ref)

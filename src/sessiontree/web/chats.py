@@ -66,7 +66,9 @@ class Chat:
 
     async def confirm(self, text: str) -> bool:
         """Ask a yes-or-no question about settings that a session file contains."""
-        reply = await self.questions.ask(Question("session", text, "", ("the session file says so",), may_always=False))
+        reply = await self.questions.ask(
+            Question("session", text, "", ("recorded in the session file",), may_always=False)
+        )
         return reply.answer != "no"
 
     async def events_from(self, position: int) -> AsyncIterator[tuple[int, dict[str, Any]]]:
@@ -103,7 +105,7 @@ class Chats:
     def find(self, id: str) -> Chat:
         found = self._chats.get(id)
         if found is None:
-            raise NotFoundError("no such chat: it was closed, or the server was started again")
+            raise NotFoundError("no such chat: it was closed, or the server was restarted")
         return found
 
     async def start(self, summary: Summary | None, model: str | None) -> Chat:

@@ -1,4 +1,6 @@
-"""Explorations that run in the server: pages start, watch, steer and stop them. They end without a page, too."""
+"""Explorations that run in the server: pages start, watch, steer and stop them. They run to their end even if no page
+is open.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ from sessiontree.web.site import Site
 
 MAX_RUNNING = 4
 _SHOW_SECONDS = 0.25
-"""Pages are told about changes at most this often."""
+"""Minimum interval between updates to pages."""
 
 
 class Wanted(Struct, frozen=True):
@@ -126,7 +128,7 @@ class Explorations:
     def get(self, ref: str, run: str) -> RunningExploration:
         found = self.find(ref, run)
         if found is None:
-            raise NotFoundError("this exploration does not run here; it has ended, or another process runs it")
+            raise NotFoundError("this exploration is not running here: it has ended, or another process is running it")
         return found
 
     async def start(self, summary: Summary, wanted: Wanted) -> RunningExploration:

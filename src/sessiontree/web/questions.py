@@ -45,5 +45,5 @@ class Questions:
     def answer(self, id: str, reply: Reply) -> None:
         future = self._waiting.get(id)
         if future is None or future.done():
-            raise NotFoundError("this question was answered already")
+            raise NotFoundError("this question was already answered")
         future.set_result(reply)

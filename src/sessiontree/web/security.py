@@ -168,10 +168,10 @@ class SourceGate(ABC):
             raise RefusedError(HTTPStatus.TOO_MANY_REQUESTS, "too many requests; try again in a second")
         origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
         if origin is not None and not self._names.is_own_origin(origin):
-            raise RefusedError(HTTPStatus.FORBIDDEN, "requests of other sites are refused")
+            raise RefusedError(HTTPStatus.FORBIDDEN, "requests from other sites are refused")
         is_navigation = headers.get("sec-fetch-mode") == "navigate"
         if site not in ("same-origin", "none") and not (is_navigation and scope["method"] == "GET"):
-            raise RefusedError(HTTPStatus.FORBIDDEN, "requests of other sites are refused")
+            raise RefusedError(HTTPStatus.FORBIDDEN, "requests from other sites are refused")
         if scope["method"] not in _SAFE_METHODS and origin is None:
             raise RefusedError(HTTPStatus.FORBIDDEN, "a request that changes something needs an Origin header")
         if int(headers.get("content-length") or 0) > MAX_BODY:
@@ -209,7 +209,7 @@ class Gate(SourceGate):
         cookie = self._access.login(query[0])
         if cookie is None and not self._is_known(scope):
             raise RefusedError(
-                HTTPStatus.FORBIDDEN, "this link was used already or is wrong; the server prints a new one"
+                HTTPStatus.FORBIDDEN, "this link is wrong or was already used; the server prints a new one"
             )
         return cookie
 
@@ -230,7 +230,7 @@ def _with_headers(send: Send) -> Send:
 
 
 def _limited(receive: Receive) -> Receive:
-    """Bodies without a length are limited, too."""
+    """Bodies without a length are also limited."""
     size = 0
 
     async def limited() -> Message:

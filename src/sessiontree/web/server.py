@@ -50,7 +50,7 @@ def exposure(options: ServeOptions, holder: str = "the link", what: str = "all s
     if not options.read_only and not options.users:
         power += ", and run an agent's tools"
     how = "over TLS" if options.tls_cert else f"UNENCRYPTED: everyone on the network can read {holder} and the sessions"
-    return f"other machines can reach {options.host}: whoever has {holder} can {power} ({how})"
+    return f"other machines can reach {options.host}: anyone with {holder} can {power} ({how})"
 
 
 class Listener(Struct, frozen=True):
@@ -119,7 +119,8 @@ def serve_users(repository: TokenRepository, options: ServeOptions, notify: Call
 
 
 _ACCEPT_SECONDS = 0.05
-"""So that connections which are just being accepted are known, and told to end: browsers open some in advance."""
+"""Lets connections that are just being accepted become known, so that they are closed: browsers open some in advance.
+"""
 
 
 class Server(uvicorn.Server):

@@ -1,4 +1,4 @@
-"""Pages of one session: the conversation in windows, its picture and outline, search, downloads."""
+"""Pages of one session: the conversation in windows, its branch graph and outline, search, downloads."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ MAX_NODES = 400
 _MEDIA = {"md": "text/markdown", "html": "text/html", "json": "application/json", "jsonl": "application/x-ndjson"}
 _EXTENSIONS = {"text": "txt"}
 _NOT_OFFERED = frozenset({"export", "diff", "rewind", "undo-rewind", "keep-lane", "merge-lanes", "drop-lanes"})
-"""Actions with a page of their own, or that need an agent's workspace."""
+"""Actions with a separate page, or that need an agent's workspace."""
 
 
 def _cards_of(ref: str) -> str:
@@ -157,7 +157,7 @@ class SessionPages:
         branch: Any = "active" if request.query_params.get("branch") == "active" else "all"
 
         def pieces() -> Iterator[bytes]:
-            # A session of its own: a slow download does not block the page.
+            # A separate session: a slow download does not block the page.
             with self._site.workbench.open_session(summary) as session:
                 yield from export(session, chosen, branch=branch, redactor=redactor)
 

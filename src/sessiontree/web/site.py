@@ -1,4 +1,4 @@
-"""What all requests share: the workbench, open sessions, templates, and the plans that wait for a confirmation."""
+"""State shared by all requests: the workbench, open sessions, templates, and plans waiting for confirmation."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Site:
         with self._lock:
             found = self._plans.pop(id, None)
         if found is None or found.until < time.monotonic():
-            raise NotFoundError("this plan has expired or was carried out already; plan it again")
+            raise NotFoundError("this plan has expired or was already carried out; plan it again")
         return found
 
     def close(self) -> None:

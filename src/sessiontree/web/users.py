@@ -1,7 +1,7 @@
-"""Several users of one server, each with a token of the database that they share.
+"""Several users of one server, each with a token from the database they share.
 
 A token is bound to a tenant, and to reading or writing. A form exchanges it for a cookie, so it is in one request body
-and in no address. Each tenant has a library of its own, whose statements run with the role of the tenant. Every request
+and in no address. Each tenant has its own library, whose statements run with the role of the tenant. Every request
 asks the database whether the token is still valid; so does a stream of events before it sends more.
 
 Users do not own this machine: no agent runs for them here, and no file of it is shown or written.
@@ -158,8 +158,8 @@ class UserGate(SourceGate):
         token = await self._check(cookie)
         if token is None:
             if "text/html" not in Headers(scope=scope).get("accept", ""):
-                raise RefusedError(HTTPStatus.UNAUTHORIZED, "your token is needed; reload the page to log in")
-            await _show_form(send, HTTPStatus.UNAUTHORIZED, "Enter the token that you were given.")
+                raise RefusedError(HTTPStatus.UNAUTHORIZED, "a token is required; reload the page to log in")
+            await _show_form(send, HTTPStatus.UNAUTHORIZED, "Enter your token.")
             return
         async with self._using(token) as site:
             with contextlib.suppress(_RevokedError):

@@ -1,4 +1,4 @@
-"""The lines of one write: messages that are not stored yet, then an entry of our own."""
+"""The lines of one write: messages that are not stored yet, then one of our entries."""
 
 from __future__ import annotations
 

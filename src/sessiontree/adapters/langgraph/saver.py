@@ -188,7 +188,7 @@ class SessionTreeSaver(BaseCheckpointSaver[int]):
             if not new:
                 return []
             # Usually the position shows which checkpoint it is. But writes may be stored before theirs, or after the
-            # next one: those must not become the current entry on a branch of their own.
+            # next one: those must not become the current entry on a separate branch.
             follows = name in thread.checkpoints and (batch.has_new or name not in thread.succeeded)
             fields: dict[str, Any] = {} if follows else {"namespace": name[0], "checkpoint": name[1]}
             fields |= {"task": task_id, **({"path": task_path} if task_path else {})}

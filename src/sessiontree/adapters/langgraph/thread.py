@@ -1,4 +1,4 @@
-"""A thread that is open: its session, and an index of its checkpoints, writes and messages."""
+"""An open thread: its session, and an index of its checkpoints, writes and messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of channels as JSON, and back, exactly."""
+"""Encode channel values as JSON, and decode them exactly."""
 
 from __future__ import annotations
 

@@ -315,7 +315,7 @@ def _is_count(word: str) -> bool:
 def _restrict(
     plan: Plan, environment: Mapping[str, str], context: ToolContext
 ) -> tuple[str, Mapping[str, str], Sandbox | None]:
-    """A command that nobody approved: what to run instead, with which variables, and where."""
+    """How to run a command without approval: what to run instead, with which variables, and where."""
     workspace = context.workspace
     program, *words = (plan.command or "").split()
     path = without_folders(environment.get("PATH", os.defpath), workspace.folders)

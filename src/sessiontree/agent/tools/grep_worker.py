@@ -1,4 +1,4 @@
-"""The search of `grep` and `glob`, in a process of its own, so that a search that takes too long can be stopped.
+"""The search of `grep` and `glob`, in a separate process, so that a search that takes too long can be stopped.
 
 `python -m sessiontree.agent.tools.grep_worker` reads one request from stdin and prints one answer.
 """

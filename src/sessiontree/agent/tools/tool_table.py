@@ -124,7 +124,7 @@ TOOLS = ToolTable(
 def runnable_call(call: ToolCall, agent: str, tools: Tools) -> ToolCall | None:
     """The call with the name and arguments of one of `tools`; None if none of them can do the same.
 
-    `agent` is the dialect of the session. A call that an own tool understands as it is stays as it is.
+    `agent` is the dialect of the session. A call that one of our tools understands is not changed.
     """
     is_ours = TOOLS.find_by_name(call.name) is not None
     if tools.find(call.name) is not None and (not is_ours or TOOLS.find_intent(call.name, call.arguments) is not None):

@@ -63,7 +63,7 @@ class RestorePlan(ActionPlan[list[str]]):
 
     def _check(self) -> None:
         if self.item.id not in {item.id for item in self.archive.items()}:
-            raise ConflictError(f"{self.item.id}: not in the archive any more; `sessiontree restore --list` lists it")
+            raise ConflictError(f"{self.item.id}: no longer in the archive; `sessiontree restore --list` lists it")
 
     def _carry_out(self) -> Done[list[str]]:
         written = restore(self.archive, self.item)

@@ -1,4 +1,4 @@
-"""What every action is: planned, shown, carried out once, and undone.
+"""The contract of actions: planned, shown, carried out once, and undoable.
 
 plan = plan_merge(session, other_leaf)      # writes nothing
 show(plan.describe())                       # data, for any front end
@@ -76,7 +76,7 @@ class ActionPlan(ABC, Generic[ResultT]):
         """Carry the plan out. `ConflictError` if what it was made for has changed; nothing is written then."""
         with self._doing:  # a user may confirm twice, and requests of a page arrive in parallel
             if self._is_done:
-                raise UsageError(f"{self.action}: this plan was carried out already; plan it again")
+                raise UsageError(f"{self.action}: this plan was already carried out; plan it again")
             for check in self._checks:
                 check()
             done = self._carry_out()

@@ -1,4 +1,4 @@
-"""Compare two branches: a plan that has nothing to do."""
+"""Compare two branches: a plan that writes nothing."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def new_redactor() -> Redactor:
 
 
 def format_of(path: str) -> Format | None:
-    """The format that the extension of a file name stands for."""
+    """The format for a file name's extension."""
     return EXTENSIONS.get(os.path.splitext(path)[1].lower())
 
 

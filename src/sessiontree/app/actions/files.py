@@ -26,7 +26,7 @@ class RemoveFilesPlan(ActionPlan[list[str]]):
     action = "undo"
 
     def __init__(self, paths: Iterable[str], what: str, folder: str | None = None) -> None:
-        """`what` is the reason, such as "undo export"; `folder` is removed, too, if that leaves it empty."""
+        """`what` is the reason, such as "undo export"; `folder` is also removed if that leaves it empty."""
         super().__init__(self._check)
         self._folder = folder
         self._files = [WrittenFile(path, _identity(path)) for path in paths]

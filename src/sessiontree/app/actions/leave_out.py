@@ -1,4 +1,4 @@
-"""Leave entries out of the context, and take them in again.
+"""Leave entries out of the context, and include them again.
 
 A `context_edit` without a replacement removes an entry from the context; one with its own content takes it in again.
 The entries stay in the file. A tool call is left out with its results and a result with its call: providers refuse one

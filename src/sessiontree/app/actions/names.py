@@ -17,7 +17,7 @@ class RenamePlan(ActionPlan[str | None]):
 
     def describe(self) -> Description:
         title = f"rename to {self._name!r}" if self._name else "remove the name"
-        nothing = "this is its name already" if self._name == self._before else None
+        nothing = "it already has this name" if self._name == self._before else None
         data = {"name": self._name, "before": self._before}
         return Description(self.action, title, nothing=nothing, final=self._final, data=data)
 
@@ -45,7 +45,7 @@ class LabelPlan(ActionPlan[dict[str, str]]):
 
     def describe(self) -> Description:
         title = f"label {self._entry} {self._text!r}" if self._text else f"remove the label of {self._entry}"
-        nothing = "this is its label already" if self._text == self._before else None
+        nothing = "it already has this label" if self._text == self._before else None
         data = {"entry": self._entry, "label": self._text, "before": self._before}
         return Description(self.action, title, nothing=nothing, data=data)
 

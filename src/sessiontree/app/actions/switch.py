@@ -1,4 +1,4 @@
-"""Switch to another entry, with or without a summary of the branch that is left."""
+"""Switch to another entry, with or without a summary of the branch being left."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ ArgumentKind: TypeAlias = Literal["entry", "entries", "text", "texts", "path", "
 """`entry` is the id of an entry; `choice` is one of `choices`."""
 
 Need: TypeAlias = Literal["write", "file", "archive", "context edits", "workspace", "lanes"]
-"""What an action needs of a session: that it can be written, is a file of its own, can be archived, can leave entries
+"""What an action needs of a session: that it can be written, is a separate file, can be archived, can leave entries
 out of its context, has the contents of files in the folder that tools work in, or has an exploration."""
 
 
@@ -85,7 +85,7 @@ def _read_only(subject: Subject) -> str | None:
 
 
 def _not_a_file(subject: Subject) -> str | None:
-    return None if subject.session.ref.is_file else "this works only for sessions in files of their own"
+    return None if subject.session.ref.is_file else "this works only for sessions in separate files"
 
 
 def _no_edits(subject: Subject) -> str | None:

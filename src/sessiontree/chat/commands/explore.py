@@ -93,7 +93,7 @@ async def _decide_later(talk: BaseChat) -> None:
     last = found[-1]
     if await in_thread(is_active, session, last):
         raise UsageError(
-            f"exploration {last.run}: another process works on it; wait until it has ended, or stop it there with "
+            f"exploration {last.run}: another process is working on it; wait until it has ended, or stop it there with "
             "Ctrl-C, then decide with /explore"
         )
     if last.open_lanes and not session.repository.is_volatile:

@@ -1,4 +1,4 @@
-"""Print the script that makes a shell complete commands, options, sessions, entries and paths with TAB.
+"""Print a shell script that completes commands, options, sessions, entries and paths with TAB.
 
 It works for both names, sessiontree and stree. zsh and fish show session titles next to their ids. Sessions come from
 the cache of `sessiontree list`.

@@ -93,7 +93,7 @@ def iter_settings() -> Iterator[Value]:
 
 
 def _known(given: Given) -> list[Summary]:
-    """All sessions that can be listed quickly, including sub-agents, as their ids must differ, too."""
+    """All sessions that can be listed quickly, including sub-agents, because their ids must also differ."""
     from sessiontree.library.library import Library
     from sessiontree.library.roots import parse_roots
 

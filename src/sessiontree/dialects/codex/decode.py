@@ -1,6 +1,6 @@
 """Decode Codex's lines into canonical entries.
 
-The items of a response are lines of their own: reasoning, texts, calls. Adjacent items of the assistant become one
+The items of a response are separate lines: reasoning, texts, calls. Adjacent items of the assistant become one
 message. On lines that we wrote, a mark shows where an entry starts (`sessiontree`), and which lines continue it
 (`part`). To preserve fields of Codex's own items, a message is encoded again, and the difference is carried.
 """

@@ -23,7 +23,7 @@ from sessiontree.dialects.contract import IndexedLines, is_metadata_id
 _STEP = 256
 _LEFT_OUT = frozenset({"history_mode", "history_base", "forked_from_ordinal_exclusive", "context_window"})
 _PARENT_FIELDS = frozenset({"parent_thread_id", "thread_source", "agent_nickname", "agent_role", "agent_path"})
-"""Fields of a sub-agent: a fork of one is a thread of its own."""
+"""Fields of a sub-agent: a fork of one is a separate thread."""
 _OF_THREAD = frozenset({"item_completed", "thread_settings_applied", "thread_goal_updated"})
 """Events that belong to one paginated thread."""
 _ordinal = re.compile(rb'(\{"timestamp":"[^"]{1,40}",)"ordinal":(\d{1,18}),')

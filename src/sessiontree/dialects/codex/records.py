@@ -302,7 +302,7 @@ def parse_usage(raw: bytes) -> Entry:
 
 
 def _parse_usage(payload: Item, time: str) -> UsageRecord:
-    """Usage of a request, on a line of its own or in an event. Both may report the same request.
+    """Usage of a request, on a separate line or in an event. Both may report the same request.
 
     The total of the session so far is different after each request: it identifies the request.
     """

@@ -1,8 +1,8 @@
 """The entries that survive rollbacks.
 
 A line of the type `thread_rolled_back` removes the last turns. A turn starts with a prompt, or with the event before
-it, and ends before the next one: a compaction in it is removed, too. What precedes the first turn always stays.
-Texts that Codex inserted right before a removed turn are removed with it. All of this was measured with Codex 0.166.
+it, and ends before the next one: a compaction in it is also removed. What precedes the first turn always stays. Texts
+that Codex inserted right before a removed turn are removed with it. All of this was measured with Codex 0.166.
 
 The state at an entry is that of the file up to the entry: later rollbacks do not change it. An item is a pair: the node
 of its line, and its number in the list of a compaction, or -1.

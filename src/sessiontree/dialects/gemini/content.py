@@ -28,7 +28,7 @@ from sessiontree.dialects.passthrough import passthrough_of
 
 PROVIDER = "google"
 UNANSWERED = "unanswered"
-"""The mark of a call whose result is not recorded: its response only says so."""
+"""Marks a call whose result is not recorded: its response only states that."""
 COMMANDS = ("/", "?")
 """How texts begin that Gemini CLI takes for commands and does not send."""
 

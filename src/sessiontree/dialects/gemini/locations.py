@@ -71,7 +71,7 @@ def find_destination(meta: SessionMeta, environment: Mapping[str, str]) -> Desti
 
 
 def locate(destination: Destination, meta: SessionMeta, read: Callable[[str], bytes | None]) -> Destination:
-    """Replace the folder by that of the project: its registered name, or the one that Gemini CLI will choose."""
+    """Replace the folder with that of the project: its registered name, or the one that Gemini CLI will choose."""
     chats, name = os.path.split(destination.path)
     root = os.path.dirname(os.path.dirname(chats))
     projects = _projects(os.path.dirname(root), read)

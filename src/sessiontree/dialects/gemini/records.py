@@ -15,7 +15,7 @@ Fields that the files do not have:
 * `compaction` on the message with a summary of those before it: `kept`, the first one that stays, and `answer`, the
   reply that Gemini CLI inserts after it.
 
-Results of tools are stored in the call and again in a message of their own; a message that only repeats results is
+Results of tools are stored in the call and again in a separate message; a message that only repeats results is
 left out.
 """
 
@@ -117,7 +117,7 @@ class _Reading:
         self.found += rest or [b"[damaged: %d records on one line with other bytes]" % len(records)]
 
     def add(self, record: dict[str, Any]) -> bool:
-        """Apply a record; False if it is none."""
+        """Apply a record; False if the value is not a record."""
         if isinstance(record.get("$rewindTo"), str):
             self._rewind(record["$rewindTo"])
         elif isinstance(record.get("id"), str):
@@ -363,7 +363,7 @@ def _iter_records(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     """Records that give the messages of these lines, with an instruction where one does not follow the one before."""
     current: list[dict[str, Any]] = []
     branch: list[dict[str, Any]] = []
-    """The messages of the branch, also those that a compaction removed from the list."""
+    """The messages of the branch, including those that a compaction removed from the list."""
     leaf: object = ""
     for line in lines:
         try:

@@ -1,7 +1,7 @@
 """Encoder for Neovate.
 
 New and existing files differ in two ways. In a new file all results of a response are in one line, so they are buffered
-(`result_buffer`). In an existing file each result is appended at once, as a line of its own. And only an existing file
+(`result_buffer`). In an existing file each result is appended at once, as a separate line. And only an existing file
 can be rewritten in another order.
 """
 

@@ -14,7 +14,7 @@ and the line of results to the rest:
     {"type":"sessiontree",…,"parent":…,"after":…,"entry":{"type":"sessiontree:split","of":…,"at":…,"lines":[…]}}
 
 `of` is the line of results, `at` the number of entries that the split decodes to, and `lines` those of them that have
-lines of their own.
+separate lines.
 
 Message lines that we wrote have *marks*, in their passthrough data under `neovate`:
 

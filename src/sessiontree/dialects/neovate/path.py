@@ -62,7 +62,7 @@ def find_path(lines: IndexedLines, leaf: int | None, read_options: ReadOptions) 
 
 
 def find_history(lines: IndexedLines, leaf: int | None, read_options: ReadOptions) -> list[int]:
-    """The messages of a leaf, also those before a compaction, and our metadata lines between them."""
+    """The messages of a leaf, including those before a compaction, and our metadata lines between them."""
     metadata = find_metadata_lines(lines)
     trail: list[int] = []
     if leaf is not None and lines.types[leaf] != MESSAGE:

@@ -126,7 +126,7 @@ def is_record(fields: dict[str, Any]) -> bool:
 
 
 def is_compaction(fields: dict[str, Any]) -> bool:
-    """Whether a line is marked as a compaction; it is one only if it is a root, too."""
+    """Whether a line is marked as a compaction; it is one only if it is also a root."""
     return fields.get("role") == "user" and fields.get("uiContent") == COMPACTION_MARK
 
 

@@ -63,7 +63,7 @@ class OhMyPiEncoder(PiFamilyEncoder):
     """Parent of the entry that is being encoded."""
 
     def prologue(self) -> Sequence[bytes]:
-        if is_of_xcsh(self._meta.origin):  # it replaces a file that starts with a slot by an empty session
+        if is_of_xcsh(self._meta.origin):  # it replaces a file that starts with a slot with an empty session
             return super().prologue()
         title = self._meta.title or ""
         return [render_slot(title, "user" if title else None, self._meta.timestamp), *super().prologue()]

@@ -1,7 +1,7 @@
 """Paths of sessions, sub-agents and blobs of oh-my-pi and xcsh, below the folder `sessions`:
 
 <bucket>/<time>_<id>.jsonl                      a session
-<bucket>/<time>_<id>/<agent>.jsonl              a sub-agent of it, which may have a folder of its own in turn
+<bucket>/<time>_<id>/<agent>.jsonl              a sub-agent of it, which may have its own folder in turn
 <bucket>/<time>_<id>/.draft-only-session        nothing was sent yet
 """
 

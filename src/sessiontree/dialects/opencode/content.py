@@ -34,7 +34,7 @@ CLEARED = "[Old tool result content cleared]"
 SUBTASK = "The following tool was executed by the user"
 _STOP_REASONS = {"stop": "stop", "tool-calls": "toolUse", "length": "length", "error": "error"}
 _NOT_SENT = ("text/plain", "application/x-directory")
-"""Files whose content is a text part, too."""
+"""Files whose content is also stored as a text part."""
 _data_url = re.compile(r"data:([\w.+/-]*)(?:;[\w=.-]+)*;base64,", re.ASCII)
 
 

@@ -52,7 +52,7 @@ _EMPTY = MessageEntry()
 
 
 def _with_request(context: Context) -> Context:
-    """Replace the summary that starts a context by the two messages that OpenCode sends: its request and the answer."""
+    """Replace the summary that starts a context with the two messages OpenCode sends: its request and the answer."""
     messages = context.messages
     if not messages or not isinstance(messages[0], CompactionSummary):
         return context

@@ -113,7 +113,7 @@ def _iter_parts(folder: str, files: FileReader, damaged: list[bytes]) -> Iterato
 
 
 def _object(data: bytes | None, damaged: list[bytes]) -> dict[str, Any]:
-    """A file as an object. The content of one that is not JSON becomes a line of its own."""
+    """A file as an object. The content of one that is not JSON becomes a separate line."""
     found = parse_object(data or b"")
     if not found:
         damaged.append(b" ".join((data or b"").split()) or b"\x00")

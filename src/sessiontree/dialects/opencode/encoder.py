@@ -26,7 +26,7 @@ _FINISH = {"toolUse": "tool-calls", "length": "length", "error": "error"}
 
 
 def session_info(meta: SessionMeta) -> dict[str, Any]:
-    """The `info` of a session. Import replaces the project and the directory by the current ones."""
+    """The `info` of a session. Import replaces the project and the directory with the current ones."""
     created = milliseconds(meta.timestamp) or 0
     id = session_id(meta.id)
     return {

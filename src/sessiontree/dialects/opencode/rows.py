@@ -168,7 +168,7 @@ def message_line(info: Mapping[str, Any], parts: str, extra: Mapping[str, Any]) 
 
 
 def _one_line(raw: object) -> bytes:
-    """A row that is not JSON, as a line that is none either."""
+    """A row that is not JSON, as a line that is not JSON either."""
     return b" ".join(str(raw).encode("utf-8", "replace").split()) or b"\x00"
 
 

@@ -1,4 +1,4 @@
-"""Parse and render calls of Pi's tools, which native sessions have too.
+"""Parse and render calls of Pi's tools, which native sessions share.
 
 Public functions also parse calls of older versions of oh-my-pi.
 """
@@ -127,7 +127,7 @@ def _render_grep(grep: Grep) -> Rendered:
 
 
 def parse_pi_find(arguments: Arguments) -> Glob:
-    # A pattern with folders is matched against the whole absolute path, so it may match above the folder too.
+    # A pattern with folders is matched against the whole absolute path, so it may also match above the folder.
     pattern = at_any_depth(arguments.text("pattern"))
     glob = glob_in_folder(arguments.optional_path("path"), pattern, arguments.count("limit"))
     _require_name_at_any_depth(glob)

@@ -14,7 +14,7 @@
     texts          the searchable texts of lines
 
 Each line is a record with a uuid and that of its parent. Records of the type `system` (titles, telemetry, snapshots)
-are links of the chain, too. Qwen Code continues from the last record of the file. Several lines with one uuid are parts
+are also links of the chain. Qwen Code continues from the last record of the file. Several lines with one uuid are parts
 of one record. A `chat_compression` record lists the contents that replace all before it; the chain goes on through it.
 """
 

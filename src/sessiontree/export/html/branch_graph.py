@@ -1,4 +1,4 @@
-"""The data of the picture of branches, for the script that draws it (`static/graph.js`).
+"""The data of the branch graph, for the script that draws it (`static/graph.js`).
 
 Rows, columns and lines are those of `sessiontree tree` (`core.layout`, `views.rails`); the script only paints them. A
 second set of rows has every linear run folded into its first and last entry. Bodies are not read.

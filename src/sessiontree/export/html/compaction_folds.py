@@ -1,4 +1,4 @@
-"""Fold the entries that a compaction replaced: they open under a line that says how many there are."""
+"""Fold the entries that a compaction replaced under a line with their number."""
 
 from __future__ import annotations
 

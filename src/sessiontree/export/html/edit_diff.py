@@ -1,4 +1,4 @@
-"""Edits of files as diffs: what a call replaces, found through the tool table of the session's client."""
+"""File edits as diffs: what a call replaces, found through the tool table of the session's client."""
 
 from __future__ import annotations
 

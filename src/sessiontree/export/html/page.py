@@ -1,4 +1,4 @@
-"""A session as one HTML page: the conversation, and a sidebar with a picture of its branches.
+"""A session as one HTML page: the conversation, and a sidebar with its branch graph.
 
 Rules:
 

@@ -1,5 +1,5 @@
 """Sub-agents inside of the calls that started them: on branches of the session, in files that belong to it, or in
-sessions of their own."""
+separate sessions."""
 
 from __future__ import annotations
 

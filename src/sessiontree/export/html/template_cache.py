@@ -16,7 +16,7 @@ class TemplateCache(BytecodeCache):
     """Compiling takes longer than rendering a small page. A stored template is used only if its source is the same."""
 
     def __init__(self, environment: str) -> None:
-        """`environment` is the module that builds the environment: what is compiled depends on it, too."""
+        """`environment` is the module that builds the environment, because the compiled code also depends on it."""
         self._folder = os.path.dirname(environment)
         with open(environment, "rb") as file:
             self._stamp = hashlib.blake2b(file.read(), digest_size=4).hexdigest()

@@ -1,4 +1,4 @@
-"""The archive of a database: contents of sessions, in a schema of its own. Each function runs in a transaction."""
+"""The archive of a database: contents of sessions, in a separate schema. Each function runs in a transaction."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def drop_months(connection: Connection, *, days: float) -> int:
 
 
 def read_audit(connection: Connection, *, limit: int) -> list[AuditRecord]:
-    """The latest rows of the log, the newest first."""
+    """The latest rows of the log, newest first."""
     rows = connection.execute(
         "SELECT to_char(at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.MS\"Z\"'), tenant, session, actor, action,"
         " generation, size FROM sessiontree.audit ORDER BY at DESC LIMIT %s",

@@ -1,6 +1,6 @@
 """Connections to one server: a pool that all repositories of an address in this process share.
 
-Repositories of tenants share it, too, because a role is set for each transaction. So a server with many users has as
+Tenants' repositories share it as well, because a role is set for each transaction. So a server with many users has as
 many connections as it has work at the same time, not as it has users.
 """
 

@@ -88,7 +88,7 @@ def _find_gaps(connection: Connection) -> Iterator[str]:
         """
     )
     for session, size, found in rows:
-        yield f"session {session}: {found} bytes are stored, and its row says {size}"
+        yield f"session {session}: {found} bytes are stored, but its row records {size}"
     rows = connection.execute(
         """
         SELECT item, session, size, coalesce(sum(length(data)), 0)
@@ -97,7 +97,7 @@ def _find_gaps(connection: Connection) -> Iterator[str]:
         """
     )
     for item, session, size, found in rows:
-        yield f"item {item} of the archive (session {session}): {found} bytes are stored, and its row says {size}"
+        yield f"item {item} of the archive (session {session}): {found} bytes are stored, but its row records {size}"
 
 
 def join_parts(connection: Connection, tenant: str, session: str) -> int:

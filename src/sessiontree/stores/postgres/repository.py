@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 _WATCHED = "1 minute"
 """Writers notify for this long after a follower has asked for it; followers ask again in time."""
 _SECONDS_BETWEEN_POLLS = 2.0
-"""Followers look by themselves, too: a notification may get lost in a pooler or a failover."""
+"""Followers also poll: a notification may get lost in a pooler or a failover."""
 
 
 class PostgresRepository:

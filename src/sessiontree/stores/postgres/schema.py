@@ -21,8 +21,8 @@ MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
         "CREATE SCHEMA IF NOT EXISTS sessiontree",
         "CREATE TABLE sessiontree.version (number integer NOT NULL)",
         "INSERT INTO sessiontree.version VALUES (0)",
-        # `fence` rises when a writer resolves a write of unknown outcome: a statement that is still on its way compares
-        # it, and can no longer be carried out.
+        # `fence` rises when a writer resolves a write of unknown outcome. A statement still in flight compares it, so
+        # it can no longer take effect.
         """
         CREATE TABLE sessiontree.session (
             session text COLLATE "C" PRIMARY KEY,
@@ -46,8 +46,8 @@ MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
         "CREATE TABLE sessiontree.document (name text PRIMARY KEY, data bytea)",
     ),
     (
-        # Tenants. The tenant is a part of every key: otherwise one tenant could find out what another one has, because
-        # creating it again would be refused. Rows without a tenant are shared by all ordinary users.
+        # Tenants. The tenant is part of every key: otherwise a refused creation would reveal to one tenant what another
+        # one has. Rows without a tenant are shared by all ordinary users.
         *(
             statement
             for table, key in (
@@ -147,7 +147,7 @@ MIGRATIONS: tuple[tuple[LiteralString, ...], ...] = (
         "ALTER TABLE sessiontree.token ENABLE ROW LEVEL SECURITY",
     ),
     (
-        # The archive, in a schema of its own: it can be dumped, restored and kept on other disks by itself.
+        # The archive, in a separate schema: it can be dumped, restored and kept on other disks by itself.
         "CREATE SCHEMA IF NOT EXISTS sessiontree_archive",
         """
         CREATE TABLE sessiontree_archive.item (
@@ -216,8 +216,8 @@ def check_version(connection: Connection, home: str) -> None:
 
 
 def upgrade(connection: Connection, home: str) -> list[int]:
-    """Run the migrations that are missing, each in a transaction of its own; returns their numbers."""
-    # Two upgrades at once: the second one waits, and finds nothing left to do.
+    """Run the migrations that are missing, each in its own transaction; returns their numbers."""
+    # Of two concurrent upgrades, the second waits and finds nothing left to do.
     connection.execute("SELECT pg_advisory_lock(hashtext('sessiontree upgrade'))")
     try:
         version = read_version(connection)

@@ -28,17 +28,18 @@ _PARTS_TOGETHER = 16
 
 CHANNEL = "sessiontree"
 """The channel of notifications, of each tenant with its name. The payload is the id of a session that was appended to
-while somebody watched it."""
+while it was being watched.
+"""
 
 _READ_AHEAD = 4 << 20
-"""Bytes that are read together by a reader that goes on where its last read ended: each read is a round trip."""
+"""Read-ahead for a sequential reader: each read is a round trip."""
 
 _STATE: LiteralString = """
 SELECT generation, size, fence, revision FROM sessiontree.session WHERE tenant = %s AND session = %s
 """
 _LOCK: LiteralString = f"{_STATE} FOR UPDATE"
 
-# A notification takes a lock that all commits of the database share, so nobody pays for it who is not watched.
+# A notification takes a lock shared by all commits of the database, so only writes to watched sessions send one.
 _APPEND: LiteralString = """
 WITH appended AS (
     UPDATE sessiontree.session SET size = size + %(length)s, changed = clock_timestamp()
@@ -63,7 +64,7 @@ WHERE tenant = %(tenant)s AND session = %(session)s AND generation = %(generatio
 
 
 class State(NamedTuple):
-    """What the row of a session says."""
+    """The state in a session's row."""
 
     generation: int
     size: int
@@ -99,7 +100,7 @@ class PostgresStore:
     # Reading
 
     def opened(self) -> None:
-        """Read the state of a session that is opened; `NotFoundError` if there is none."""
+        """Read the state of a session being opened; `NotFoundError` if it does not exist."""
         self.size()
 
     def exists(self) -> bool:
@@ -196,7 +197,7 @@ class PostgresStore:
                         "revision": state.revision,
                     },
                 )
-        except psycopg.Error:  # a user who may only read, a server that is going down: all is read the next time, too
+        except psycopg.Error:  # a read-only user, a server that is shutting down: the next open reads everything again
             return
 
     def _size_of_backup(self, generation: int) -> int:

@@ -33,7 +33,7 @@ class _Instruments:
         )
         self.bytes = meter.create_counter(f"{_NAME}.bytes", unit="By", description="Bytes of sessions read and written")
         self.lost = meter.create_counter(
-            f"{_NAME}.lost_races", description="Appends that another writer was faster than"
+            f"{_NAME}.lost_races", description="Appends that lost a race to another writer"
         )
         self.errors = meter.create_counter(f"{_NAME}.errors", description="Operations that failed")
 

@@ -1,4 +1,4 @@
-"""Tenants of a database: each one sees its own sessions, blobs and documents, and nothing of any other.
+"""Tenants of a database: each sees only its own sessions, blobs and documents.
 
 A tenant is a role of the server. Statements name the tenant, and row-level security holds even for a statement that
 does not: the role is set for each transaction, so connections and poolers can be shared. `?tenant=NAME` in an address

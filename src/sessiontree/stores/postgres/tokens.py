@@ -47,13 +47,13 @@ def add_token(connection: Connection, home: str, tenant: str, scope: Scope, note
 
 
 def list_tokens(connection: Connection) -> list[AccessToken]:
-    """All tokens, the oldest first."""
+    """All tokens, oldest first."""
     rows = connection.execute(f"{_SELECT} ORDER BY created, token").fetchall()
     return [AccessToken(*row) for row in rows]
 
 
 def revoke_token(connection: Connection, home: str, id: str) -> None:
-    """End a token; `NotFoundError` if there is none, or it was revoked already."""
+    """Revoke a token; `NotFoundError` if it does not exist or was already revoked."""
     changed = connection.execute(
         "UPDATE sessiontree.token SET revoked = now() WHERE token = %s AND revoked IS NULL", [id]
     ).rowcount
