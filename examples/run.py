@@ -31,6 +31,9 @@ def main() -> None:
             subprocess.run(
                 [sys.executable, ROOT / "examples" / "sample_library.py", SAMPLE], check=True, stdout=subprocess.DEVNULL
             )
+            # Inside a clone they would all belong to its repository, and so to one project.
+            for project in (SAMPLE / "projects").iterdir():
+                subprocess.run(["git", "init", "-q", project], check=True)
         print("No sessions of any agent were found on this machine; this is a sample library.\n")
     sys.stdout.flush()
     is_terminal = sys.stdin.isatty() and sys.stdout.isatty()

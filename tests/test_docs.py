@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -70,6 +71,15 @@ def test_the_demo_draws_a_tree_and_two_contexts_and_suggests_commands(tmp_path: 
     assert "◀ here" in shown
     assert shown.count("\n  user        Add a --json flag") == 2
     assert "Try next:" in shown
+
+
+def test_the_projects_of_the_sample_library_are_apart_inside_a_clone(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    sample = tmp_path / "build" / "sample"
+    run_python("examples/run.py", str(sample), home=tmp_path / "empty")
+    shop = sample / "projects" / "shop"
+    shown = run_python("-m", "sessiontree", "list", "--project", str(shop), "--json", home=sample).stdout
+    assert {session["cwd"] for session in json.loads(shown)["sessions"]} == {str(shop)}
 
 
 def test_without_sessions_make_run_shows_a_sample_library_of_every_agent(tmp_path: Path) -> None:

@@ -132,6 +132,86 @@ def test_a_repository_elsewhere_is_asked_about(place: Workplace, tmp_path: Path,
         assert_asked(place, command)
 
 
+@pytest.mark.parametrize(
+    ("key", "command"),
+    [
+        ("include.path", "git status"),
+        ("includeIf.gitdir:/.path", "git log"),
+        ("blame.ignoreRevsFile", "git blame a.txt"),
+        ("core.attributesFile", "git diff"),
+    ],
+)
+@pytest.mark.parametrize("prefix", ["", ":(optional)"])
+def test_a_setting_that_names_a_file_elsewhere_is_asked_about(
+    place: Workplace, tmp_path: Path, key: str, command: str, prefix: str
+) -> None:
+    (tmp_path / "notes").write_text(f"a {SECRET}!\n")  # no word of it is valid in such a file
+    git(place.project, "config", key, f"{prefix}{tmp_path / 'notes'}")
+    assert_asked(place, command)
+
+
+def test_settings_that_a_model_can_write_are_asked_about(place: Workplace) -> None:
+    (place.project / "more").write_text("[core]\n\tabbrev = 8\n")
+    git(place.project, "config", "include.path", "../more")
+    assert_asked(place, "git log")
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("packed-refs", "git log"),
+        ("shallow", "git log"),
+        ("info/attributes", "git diff"),
+        ("info/grafts", "git log"),
+        ("objects/info/alternates", "git status"),
+        ("rebase-merge/done", "git status"),
+        ("BISECT_START", "git status"),
+    ],
+)
+def test_a_link_among_the_files_of_git_is_asked_about(
+    place: Workplace, tmp_path: Path, name: str, command: str
+) -> None:
+    (tmp_path / "notes").write_text(f"{SECRET} {SECRET}!\n")
+    if name.startswith("rebase-merge"):
+        (place.project / ".git/rebase-merge").mkdir()
+        (place.project / ".git/rebase-merge/interactive").touch()
+        (place.project / ".git/rebase-merge/git-rebase-todo").touch()
+    if name == "BISECT_START":
+        (place.project / ".git/BISECT_LOG").touch()
+    (place.project / ".git" / name).symlink_to(tmp_path / "notes")
+    assert_asked(place, command)
+
+
+def test_files_of_a_repository_that_its_settings_name_are_not_asked_about(place: Workplace) -> None:
+    (place.project / ".git-blame-ignore-revs").write_text("# none\n")
+    (place.project / ".git/more").write_text("[core]\n\tabbrev = 8\n")
+    (place.project / ".git/refs/heads/link").symlink_to("main")
+    git(place.project, "config", "blame.ignoreRevsFile", ".git-blame-ignore-revs")
+    git(place.project, "config", "include.path", "more")
+    for command in ("git blame a.txt", "git log", "git status"):
+        assert "[exit code" not in place.call("bash", command=command).text
+    assert place.answers.questions == []
+
+
+@pytest.mark.parametrize("name", [".npmrc.bak", ".env.local~", ".ssh/deploy", ".aws/config", "auth.json", ".pgpass"])
+def test_copies_of_secret_files_and_folders_for_them_are_asked_about(place: Workplace, name: str) -> None:
+    path = place.project / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(SECRET)
+    before = len(place.answers.questions)
+    assert SECRET not in place.call("bash", command=f"cat {name}").text
+    assert SECRET not in place.call("read", path=name).text
+    assert SECRET not in place.call("grep", pattern="hunter", path=".").text
+    assert SECRET not in place.call("grep", pattern="hunter", path=str(path.parent)).text
+    assert len(place.answers.questions) >= before + 1
+
+
+def test_the_addresses_of_remotes_are_asked_about(place: Workplace) -> None:
+    git(place.project, "remote", "add", "origin", f"https://me:{SECRET}@example.org/x.git")
+    assert_asked(place, "cat .git/config")
+    assert_asked(place, "grep url .git/config")
+
+
 def test_a_worktree_and_a_submodule_are_not_asked_about(place: Workplace, tmp_path: Path) -> None:
     make_project(tmp_path / "inner")
     git(place.project, "worktree", "add", "-q", str(tmp_path / "worktree"))

@@ -55,6 +55,23 @@ def test_a_file_that_is_not_a_session_does_not_stop_the_check(run: Run, tmp_path
     assert run("doctor", str(tmp_path / "nowhere")).code == 1
 
 
+def test_other_files_with_json_in_a_folder_are_not_sessions(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "history-log.jsonl").write_text('{"prompt": "hello", "cwd": "/work"}\n')
+    (tmp_path / "records.jsonl").write_text('{"text": "' + "x" * 100_000 + '"}\n')
+    (tmp_path / "b.jsonl").write_bytes((CORPUS / "pi-family" / "01_linear.jsonl").read_bytes())
+    ran = run("doctor", str(tmp_path))
+    assert (ran.code, ran.out.count("\n")) == (0, 1)
+    assert "b.jsonl (pi" in ran.out
+    named = run("doctor", str(tmp_path / "history-log.jsonl"))
+    assert named.code == 3
+    assert "not a session in a known format" in named.out
+
+
+def test_a_folder_without_sessions_is_reported(run: Run, tmp_path: Path) -> None:
+    ran = run("doctor", str(tmp_path))
+    assert (ran.code, ran.out, ran.err) == (0, "", f"{tmp_path}: no sessions in this folder\n")
+
+
 def test_repair_only_shows_its_plan_by_default(run: Run, tmp_path: Path) -> None:
     path = damaged(tmp_path, "claude", "stub glued to a record")
     before = path.read_bytes(), path.stat().st_mtime_ns

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -207,6 +208,7 @@ def story(agent: str) -> list[dict[str, Any]]:
 
 
 each_agent = pytest.mark.parametrize("agent", list(PLACES))
+TARGETS = ("claude", "codex", "gemini", "native", "neovate", "omp", "pi", "qwen")
 
 
 @each_agent
@@ -262,14 +264,37 @@ def test_responses_shared_by_a_fork_count_once(agent: str, at_end: bool, world: 
     assert alone.total.numbers.requests == copied.requests, "two forks of a session that is gone share its lines too"
 
 
-@pytest.mark.parametrize("target", ["claude", "omp", "neovate", "native"])
-def test_a_fork_in_another_dialect_counts_once_too(target: str, world: World) -> None:
-    path = world.put(PLACES["pi"], story("pi"))
+@each_agent
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_fork_in_another_dialect_counts_once_too(agent: str, target: str, world: World) -> None:
+    path = world.put(PLACES[agent], story(agent))
     copy = sessiontree.fork(sessiontree.open(path), to=target).session
-    found = stats(world, by="agent")
-    assert [one.agent for one in _sessions(world)] != ["pi"], copy.location
-    assert found.total.numbers.requests == 3
-    assert [group.key for group in found.groups if group.numbers.requests] == ["pi"]
+    assert len(_sessions(world)) == 2, copy.location
+    assert counts(stats(world).total.numbers) == COUNTED
+    again = sessiontree.fork(copy, to="pi").session
+    assert len(_sessions(world)) == 3, again.location
+    assert counts(stats(world).total.numbers) == COUNTED
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("case", ["01-plain", "03-parallel", "05-compaction"])
+def test_a_copy_of_a_session_of_codex_counts_once(case: str, target: str, world: World) -> None:
+    (golden,) = Path(__file__).parents[1].joinpath("goldens/codex", case).glob("rollout-*.jsonl")
+    path = world.put(Path(".codex/sessions/2026/11/16", golden.name), golden.read_bytes())
+    before = counts(stats(world).total.numbers)
+    assert before[0] >= 2
+    sessiontree.fork(sessiontree.open(path), to=target)
+    assert len(_sessions(world)) == 2
+    assert counts(stats(world).total.numbers) == before
+
+
+def test_an_answer_that_no_model_gave_is_not_a_request(world: World) -> None:
+    lines = claude_story(IDS[0])
+    refused = json.loads(json.dumps(lines[-1]))
+    refused["uuid"] = refused["uuid"].replace("1111", "4444")
+    refused["message"] |= {"id": "x", "model": "<synthetic>", "usage": {"input_tokens": 0, "output_tokens": 0}}
+    world.put(PLACES["claude"], [*lines, refused])
+    assert counts(stats(world).total.numbers) == COUNTED
 
 
 def _sessions(world: World) -> Sequence[Any]:

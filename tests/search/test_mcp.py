@@ -347,6 +347,55 @@ def test_without_the_package_an_install_hint_is_printed(world: World) -> None:
     assert done.stderr == "sessiontree: `sessiontree mcp` needs another package: pip install 'sessiontree[mcp]'\n"
 
 
+def exchange(world: World, *messages: bytes) -> list[dict[str, Any]]:
+    """Send lines to a server after the handshake, one at a time, and return the answer to each."""
+    command = [sys.executable, "-m", "sessiontree", "mcp"]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    hello = json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": client}).encode()
+    answers: list[dict[str, Any]] = []
+    with subprocess.Popen(command, env=world.environment, **pipes) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        for message in (hello, *messages):
+            server.stdin.write(message + b"\n")
+            server.stdin.flush()
+            answers.append(json.loads(server.stdout.readline()))
+            if message is hello:
+                server.stdin.write(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
+        server.stdin.close()
+        assert server.stderr is not None
+        assert server.stderr.read() == b""
+    return answers[1:]
+
+
+def search_request(id: bytes, query: bytes) -> bytes:
+    params = b'{"name": "search_sessions", "arguments": {"query": %b}}' % query
+    return b'{"jsonrpc": "2.0", "id": %b, "method": "tools/call", "params": %b}' % (id, params)
+
+
+@pytest.mark.timeout(60)
+def test_every_request_on_stdin_is_answered(world: World) -> None:
+    world.pi(IDS[1], "/work", ["tide"])
+    answers = exchange(
+        world,
+        search_request(b"1", rb'"tide \ud83d"'),  # text that was cut within an emoji
+        search_request(b"2", b'"tide\t"'),  # an unescaped control character
+        search_request(b"3", b"9" * 5_000),
+        search_request(b"4", b"[" * 100_000 + b"]" * 100_000),
+        b'{"jsonrpc": "2.0", "id": 6}',
+        b'{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": 5}',
+        b'{"jsonrpc": "2.0", "id": 8,',
+        b"[]",
+        b'\n{"id": 9, "result": 5}\n' + search_request(b"10", b'"tide"'),  # a blank line, and a wrong answer
+    )
+    assert [answer["id"] for answer in answers] == [1, 2, 3, None, 6, 7, None, None, 10]
+    codes = [answer["error"]["code"] if "error" in answer else None for answer in answers]
+    assert codes == [None, None, None, -32700, -32600, -32600, -32700, -32600, None]
+    first, last = (answers[at]["result"]["structuredContent"]["hits"] for at in (1, 8))
+    assert first == last != []
+
+
 @pytest.mark.slow
 def test_the_server_exits_at_the_end_of_input(world: World) -> None:
     done = run(world, "mcp")

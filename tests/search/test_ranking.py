@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from sessiontree.library import Library
-from tests.library.world import IDS, World, claude_lines, pi_lines
+from sessiontree.search.engine import Refresh
+from tests.library.world import IDS, World, append, claude_lines, pi_lines
 
 SESSIONS = 60
+_TITLES = (("custom-title", "customTitle"), ("agent-name", "agentName"))
 
 
 def vocabulary(chance: random.Random, size: int) -> list[str]:
@@ -109,3 +111,17 @@ def test_a_recent_session_comes_before_an_old_one_that_is_slightly_better(tmp_pa
     os.utime(old, (1_739_700_000, 1_739_700_000))
     world.pi(IDS[1], "/work", ["fix the lexer, the parser"])
     assert ranked(world, "parser") == [IDS[1], IDS[0]]
+
+
+@pytest.mark.parametrize("refresh", ["all", "none"])
+def test_a_session_with_many_titles_is_one_hit_for_the_newest_that_matches(refresh: Refresh, tmp_path: Path) -> None:
+    world = World(tmp_path)
+    path = world.claude(IDS[0], "/work", ["hello", "a zebra"])
+    for name in ("zebra one", "zebra two", "tide"):
+        append(path, [{"type": kind, key: name, "sessionId": IDS[0]} for kind, key in _TITLES])
+    with world.library() as library:
+        found = library.search("zebra", refresh=refresh, per_session=5)
+        shown = [(hit.kind, "".join(part.text for part in hit.snippet)) for hit in found]
+        assert shown == [("title", "zebra two"), ("prompt", "a zebra")]
+        assert found.more == {}
+        assert library.search("zebra", refresh=refresh, per_session=1).more == {str(path): 1}

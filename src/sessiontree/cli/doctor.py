@@ -115,7 +115,12 @@ def _named(options: Options, missing: list[dict[str, Any]], skipped: list[str]) 
 
 def _files(place: str, options: Options, skipped: list[str]) -> Iterator[str]:
     if os.path.isdir(place):
-        yield from map(str, iter_sessions(place, lambda error: skipped.append(str(error.filename))))
+        found = False
+        for ref in iter_sessions(place, lambda error: skipped.append(str(error.filename))):
+            found = True
+            yield str(ref)
+        if not found and not options.json:
+            stderr.print_line(f"{place}: no sessions in this folder")
     elif os.path.exists(place):
         yield from (place if ref.is_file else str(ref) for ref in iter_sessions(place))
     elif looks_like_path(place) and not find_ref(place).is_file:

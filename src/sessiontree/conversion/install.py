@@ -10,12 +10,13 @@ import shlex
 import shutil
 from collections.abc import Iterator, Mapping
 
+import msgspec
 from msgspec import Struct
 
 from sessiontree.conversion.convert import BranchChoice, Converted, Report, convert
 from sessiontree.conversion.verify import first_difference
 from sessiontree.core.ids import new_session_id
-from sessiontree.dialects.canonical import Destination, SessionMeta
+from sessiontree.dialects.canonical import Destination, LossNote, SessionMeta
 from sessiontree.dialects.contract import Dialect
 from sessiontree.dialects.storage import Document
 from sessiontree.errors import ConversionError, ExistsError, NotFoundError, SessionTreeError, WriteError
@@ -69,6 +70,9 @@ def check_not_empty(session: Session) -> None:
 def make_plan(session: Session, request: Request, environment: Mapping[str, str] = os.environ) -> Plan:
     """Run the complete conversion without writing anything."""
     id = new_session_id()
+    is_homeless = request.out is None and not request.cwd and not session.cwd
+    if is_homeless:  # clients look for sessions by their folder
+        request = msgspec.structs.replace(request, cwd=os.getcwd())
     converted = _converted(session, request, id)
     if request.out is None:
         destination = find_destination(converted.dialect, converted.meta, environment)
@@ -78,6 +82,8 @@ def make_plan(session: Session, request: Request, environment: Mapping[str, str]
     if request.strict and converted.report.dropped:
         lost = "; ".join(f"{line.count} {line.what}: {line.why}" for line in converted.report.dropped)
         raise ConversionError(f"{session.location}: not converted to {request.to}, because it would drop {lost}")
+    if is_homeless:
+        converted.report.note(LossNote("changed", "folders", f"the session records none; it becomes {request.cwd}"))
     related = _related_folder(session, request.to, destination.path)
     return Plan(
         request,

@@ -52,14 +52,15 @@ def plan_resumption(
             f"{session.location}: a {agent} session belongs to no agent; choose one with --in, "
             f"or continue it here: sessiontree chat --session {session.id}"
         )
+    folder = (session.cwd or os.getcwd()) if cwd is None else os.path.realpath(cwd)
     if agent == session.dialect.name and cwd is None:
-        meta = SessionMeta(session.id, session.header.timestamp, session.cwd, origin=session.location)
+        meta = SessionMeta(session.id, session.header.timestamp, folder, origin=session.location)
         command = resume_in_place(session.dialect, meta, session.location, environment)
         if command is not None:
-            return Resumption(command, session.cwd)
+            return Resumption(command, folder)
     # What other read options give is another copy, which is not recorded.
     if copies is not None and session.read_options == ReadOptions():
-        found = copies.find_current(session, agent, session.cwd if cwd is None else os.path.realpath(cwd))
+        found = copies.find_current(session, agent, folder)
         if found is not None:
             return Resumption(found.command, found.cwd, copy=found)
     check_not_empty(session)

@@ -23,8 +23,8 @@ from sessiontree.core.messages import Assistant, Cost, ToolResult, Usage
 
 USAGE_TYPES = frozenset(kind for kind, cls in ENTRY_TYPES.items() if {"message", "usage"} & {*cls.__struct_fields__})
 """Types of entries that may report usage."""
-REQUEST = "request"
-"""The kind of a usage record that belongs to a request of the conversation."""
+REQUEST, RESPONSE = "request", "response"
+"""The kinds of usage records that belong to the conversation: reported by the client, or copied by a conversion."""
 
 _LARGEST = 2**53
 _NO_COST = Cost()
@@ -105,9 +105,11 @@ def usage_of(entry: Entry) -> Usage | None:
             pass
         case _:
             return None
-    if usage is None or usage.cost != _NO_COST:
+    if usage is None or usage.cost not in (None, _NO_COST):
         return usage
-    return replace(usage, cost=None) if _size(usage) or usage.total_tokens else None
+    if not _size(usage) and not usage.total_tokens:
+        return None
+    return usage if usage.cost is None else replace(usage, cost=None)
 
 
 def response_key(entry: Entry) -> str:

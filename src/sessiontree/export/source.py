@@ -76,7 +76,7 @@ class Source:
             dialect=session.dialect.name,
             version=header.version,
             location=session.location,
-            folder=header.cwd,
+            folder=session.cwd,
             created=header.timestamp,
             git_branch=session.git_branch,
             forked_from=came_from,

@@ -97,6 +97,20 @@ _RUNNING = (
     r"|(?:sequence\.editor|interactive\.difffilter|uploadpack\.packobjectshook|pager\..+|log\.showsignature)"
 )
 _FILTER = r"filter\..+\.(?:clean|smudge|process)"
+# Settings of a repository whose value is a file that git reads. Its messages quote what they cannot parse.
+_INCLUDING = r"include(?:if\..+)?\.path"
+_NAMING = r"blame\.ignorerevsfile|core\.(?:attributesfile|excludesfile)|diff\.orderfile|mailmap\.file|gpg\..*file"
+_READ_FOLDERS = (
+    "info",
+    os.path.join("objects", "info"),
+    "rebase-apply",
+    "rebase-merge",
+    "refs",
+    "reftable",
+    "sequencer",
+)
+"""Folders of a repository with small files that commands read, besides those at its top."""
+_UNREAD = frozenset({"hooks", "modules"})
 _SWITCHES = frozenset({"required"})
 """Keys whose value is true or false: an empty one would be an error for some versions of git."""
 _OWN_SCOPES = frozenset({"local", "worktree"})
@@ -179,6 +193,42 @@ def has_filters(folder: str) -> bool:
     """Whether a repository's own settings define filters: files in a worktree differ from the committed ones."""
     settings = _read_settings(folder, (), _without_git(folder, os.environ))
     return any(setting.is_own and re.fullmatch(_FILTER, setting.key) and setting.value for setting in settings)
+
+
+def reads_elsewhere(folder: str, top: str, repositories: Sequence[str]) -> bool:
+    """Whether the settings of a repository, or links among its files, make git read a file that is not part of it.
+
+    `top` is the folder of its files, `repositories` are its own folders. Included settings have to be in those: the
+    model can write the others. All paths are real ones.
+    """
+    for setting in _read_settings(folder, (), _without_git(folder, os.environ)):
+        if not setting.is_own:
+            continue
+        base, folders = top, [top, *repositories]
+        if re.fullmatch(_INCLUDING, setting.key):
+            base, folders = os.path.dirname(os.path.join(folder, setting.file)), [*repositories]
+        elif not re.fullmatch(_NAMING, setting.key):
+            continue
+        if not _is_inside(base, setting.value, folders):
+            return True
+    links = (link for repository in repositories for link in _iter_links(repository))
+    return any(not _is_inside(os.path.dirname(link), link, repositories) for link in links)
+
+
+def _is_inside(base: str, path: str, folders: Sequence[str]) -> bool:
+    if path.startswith((":(", "%(")):  # prefixes that only git knows
+        return False
+    real = os.path.realpath(os.path.join(base, os.path.expanduser(path)))
+    return any(real == folder or real.startswith(folder + os.sep) for folder in folders)
+
+
+def _iter_links(repository: str) -> Iterator[str]:
+    with os.scandir(repository) as entries:
+        yield from (entry.path for entry in entries if entry.is_symlink() and entry.name not in _UNREAD)
+    for name in _READ_FOLDERS:
+        for folder, folders, files in os.walk(os.path.join(repository, name)):
+            paths = (os.path.join(folder, name) for name in (*folders, *files))
+            yield from filter(os.path.islink, paths)
 
 
 def user_files(folder: str) -> list[str]:

@@ -19,11 +19,12 @@ from sessiontree.errors import AmbiguousError, NotFoundError, SessionTreeError, 
 from sessiontree.library.cache import Cache, SplitCache, cache_path
 from sessiontree.library.projects import Project, Projects
 from sessiontree.library.roots import Root, dialect_named, find_roots, is_repository
-from sessiontree.library.scanner import Progress, Scan, Scanner, read_small
+from sessiontree.library.scanner import Progress, Scan, Scanner
 from sessiontree.library.snapshot import Snapshot
 from sessiontree.library.summary import MAX_TITLE, Summary, cut_at_word
 from sessiontree.library.threads import ThreadMember, build_threads
 from sessiontree.stores.contract import DocumentStore, SessionRef
+from sessiontree.stores.safe_files import read_small
 
 if TYPE_CHECKING:  # imported only if a file has to be read
     from sessiontree.library.counts import Counted

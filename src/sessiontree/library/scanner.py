@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from sessiontree.errors import NotASessionError, PathError, SessionTreeError
+from sessiontree.errors import NotASessionError, SessionTreeError
 from sessiontree.library.cache import Cache, Row, Stamp
 from sessiontree.library.projects import Projects
 from sessiontree.library.roots import Root, dialect_named
 from sessiontree.library.scan import Found, find_files
 from sessiontree.library.summary import WINDOW, Summary
 from sessiontree.stores.contract import SessionRef, SessionStat
-from sessiontree.stores.safe_files import read_regular
+from sessiontree.stores.safe_files import read_small
 
 if TYPE_CHECKING:  # imported only if a file has to be read
     from sessiontree.dialects.contract import Dialect, SessionFile
@@ -297,10 +297,3 @@ def _detect_listed(ref: SessionRef, default: str) -> Dialect:
         return detect_stored(ref)
     except NotASessionError:
         return dialect_named(default)
-
-
-def read_small(path: str, size: int = 1 << 22) -> bytes | None:
-    try:
-        return read_regular(path, size)
-    except (OSError, PathError):
-        return None

@@ -6,12 +6,15 @@ Sessions share lines: a fork begins with those of its origin, and a converted se
 that each item counts once, it has *keys*, and copies have at least one key in common:
 
 * an entry has its id, or that of the entry it was converted from;
+* an entry without an id has a hash of its line, which forks copy, and its id in the index, which conversions keep;
+* usage on a line of its own (Codex) has the keys of the response before it, too;
 * a response with its own and its request's id (Claude Code: `message.id` and `requestId`) has both as one key. All of
   its lines and copies share it, even if a program gave the copied lines new ids;
 * a call and its result have the id of the call.
 
 Short ids, such as counters or a few random digits, repeat in other sessions. They are combined with the time of their
-line, which copies keep. The key of a line without an id or a time is a hash of its bytes.
+line, those of calls with the time of their response, which copies keep. The key of a line without an id or a time is a
+hash of its bytes.
 
 The statistics of a file are cached in three parts. `keys` find files that share lines. `Totals` are enough for a file
 that shares none. `Details` list each item, for files that do share lines or of which only a period is wanted.
@@ -32,7 +35,8 @@ from msgspec import Struct
 from sessiontree.core.entries import Entry, MessageEntry, ModelChange, UsageRecord, milliseconds
 from sessiontree.core.jsonio import parse_json, replace_surrogates
 from sessiontree.core.messages import Assistant, ToolCall, ToolResult, tool_calls
-from sessiontree.core.usage import USAGE_TYPES, UnpricedUsage, unpriced_totals
+from sessiontree.core.usage import REQUEST, RESPONSE, USAGE_TYPES, UnpricedUsage, unpriced_totals
+from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.dialects.passthrough import PASSTHROUGH, passthrough_of
 from sessiontree.library import counts
 from sessiontree.library.counts import Counted
@@ -194,7 +198,8 @@ def read_stats(reader: Reader, default_time: int) -> FileStats:
     for node, raw in _iter_counted(journal):
         is_model = journal.types[node] in model_types
         entry = journal.dialect.parse_usage(raw) if is_model else journal.dialect.parse(raw)
-        keys = _keys_of(entry, raw)
+        keys = _keys_of(entry, raw, journal.tree.ids[node])
+        collector.start(entry, keys)
         if not entry.id:
             entry = msgspec.structs.replace(entry, id=journal.tree.ids[node])
         has_usage = collector.add_usage(entry, keys, reports=usage_mark in raw)
@@ -285,8 +290,9 @@ class _StatsCollector:
         self._models = _StringTable()
         self._files = _StringTable()
         self._model = self._models.index_of("")
-        self._model_of_call: dict[str, int] = {}
-        """The models of calls without a result so far."""
+        self._open_calls: dict[str, tuple[int, bytes]] = {}
+        """The models and keys of calls without a result so far."""
+        self._response = _Response()
         self.used = counts.UsedEntries()
         """Usage by response; the next three columns have the same rows."""
         self._response_keys: list[bytes] = []
@@ -335,6 +341,18 @@ class _StatsCollector:
         for key, at, (model, is_error) in self._results:
             yield Result(key, at, model, bool(is_error))
 
+    def start(self, entry: Entry, keys: Sequence[bytes]) -> None:
+        """Note which response an entry belongs to, before it gets the id that the index has for it."""
+        message = entry.message if isinstance(entry, MessageEntry) else None
+        if not isinstance(message, Assistant):
+            if not self._response.name and not isinstance(entry, UsageRecord):
+                self._response = _Response()
+            return
+        name = message.response_id or entry.id
+        if name != self._response.name or not self._response.keys or self._response.is_counted:
+            self._response = _Response(name, self._time(entry) if entry.timestamp else None)
+        self._response.keys.extend(keys)
+
     def add_usage(self, entry: Entry, keys: Sequence[bytes], *, reports: bool) -> bool:
         """Add usage, by the same rule as `total_usage`, so that the two sums always agree; returns whether it has any.
 
@@ -344,6 +362,9 @@ class _StatsCollector:
         row = self.used.add(entry) if reports or isinstance(entry, ModelChange) else None
         if row is None:
             return False
+        if isinstance(entry, UsageRecord) and entry.kind in (REQUEST, RESPONSE):
+            keys = [*keys, *self._response.keys]
+            self._response.is_counted = True
         if row == len(self._response_keys):
             self._response_keys.append(b"".join(dict.fromkeys(keys)))
             self._response_times.append(self._time(entry))
@@ -364,11 +385,12 @@ class _StatsCollector:
             if isinstance(message, Assistant):
                 for index, call in enumerate(tool_calls(message)):
                     at = self._time(entry) if at is None else at
-                    self._add_call(call, _call_key(b"call", call.id, keys[0], index), at)
+                    self._add_call(call, _call_key(b"call", call.id, self._response.moment or keys[0], index), at)
             elif isinstance(message, ToolResult):
                 at = self._time(entry) if at is None else at
-                key = _call_key(b"result", message.tool_call_id, keys[0], number)
-                model = self._model_of_call.pop(message.tool_call_id, self._model)
+                # A result may have a line of its own in one format, and be on the line of the call in another.
+                model, called = self._open_calls.pop(message.tool_call_id, (self._model, keys[0]))
+                key = _call_key(b"result", message.tool_call_id, called, number)
                 self._results.append(key, at, (model, message.is_error))
         if at is not None and not are_known:
             self._line_keys += b"".join(keys)
@@ -376,7 +398,7 @@ class _StatsCollector:
     def _add_call(self, call: ToolCall, key: bytes, at: int) -> None:
         model = self._model
         if call.id:
-            self._model_of_call[call.id] = model
+            self._open_calls[call.id] = (model, key)
         found = self._find_file(call.name, call.arguments, self._agent)
         if found is None:
             self._calls.append(key, at, (model, NO_FILE, 0))
@@ -403,6 +425,17 @@ class _StatsCollector:
             case _:
                 pass
         return self._model
+
+
+class _Response:
+    """The response that the current line belongs to. Without a name, its lines follow each other."""
+
+    def __init__(self, name: str = "", at: int | None = None) -> None:
+        self.name = name
+        self.moment = b"" if at is None else b"%d" % at
+        """The time of its first line."""
+        self.keys: list[bytes] = []
+        self.is_counted = False
 
 
 def _encode_array(count: int, items: Iterable[Struct], data: bytearray) -> None:
@@ -466,14 +499,19 @@ def _iter_counted(journal: Journal) -> Iterator[tuple[int, bytes]]:
     marks, model_types = journal.dialect.traits.marks, journal.dialect.traits.model_types
     wanted = USAGE_TYPES | model_types
     nodes = array("i", (node for node, kind in enumerate(journal.types) if kind in wanted))
+    # Where usage has lines of its own, the lines of the response are needed for its keys.
+    are_apart = any(
+        kind == "usage" and is_metadata_id(id) for kind, id in zip(journal.types, journal.tree.ids, strict=True)
+    )
     for node, raw in zip(nodes, journal.iter_raw(nodes), strict=True):
-        if marks.usage in raw or any(mark in raw for mark in marks.tools) or journal.types[node] in model_types:
+        is_counted = marks.usage in raw or any(mark in raw for mark in marks.tools)
+        if are_apart or is_counted or journal.types[node] in model_types:
             yield node, raw
 
 
-def _keys_of(entry: Entry, raw: bytes) -> list[bytes]:
+def _keys_of(entry: Entry, raw: bytes, indexed_id: str) -> list[bytes]:
     """Keys of an entry, shared by all copies of its line (see the module docstring)."""
-    keys = [_entry_key(entry, raw)]
+    keys = _entry_keys(entry, raw, indexed_id)
     message = entry.message if isinstance(entry, MessageEntry) else None
     if isinstance(message, Assistant) and message.response_id:
         request = _request.search(raw)
@@ -483,27 +521,36 @@ def _keys_of(entry: Entry, raw: bytes) -> list[bytes]:
     return keys
 
 
-def _entry_key(entry: Entry, raw: bytes) -> bytes:
+def _entry_keys(entry: Entry, raw: bytes, indexed_id: str) -> list[bytes]:
     id = (_id_before(raw) if _PASSTHROUGH_FIELD in raw else "") or entry.id
-    if _uuid.match(id):
-        return _key(b"", id)
-    if id and entry.timestamp:
-        return _key(_bytes(id), entry.timestamp)
-    return blake2b(raw, digest_size=KEY).digest()
+    if not id and not is_metadata_id(indexed_id):
+        return [_hash(raw), _id_key(indexed_id, entry.timestamp)]
+    return [_id_key(id, entry.timestamp) if id and (entry.timestamp or _uuid.match(id)) else _hash(raw)]
+
+
+def _id_key(id: str, time: str) -> bytes:
+    return _key(b"", id) if _uuid.match(id) else _key(_bytes(id), time)
 
 
 def _id_before(raw: bytes) -> str:
-    """The id of the entry that this one was converted from; empty if it was not converted."""
+    """The id of the first entry that this one was converted from; empty if it was not converted, or kept the id."""
     try:
         fields = parse_json(raw)
     except ValueError:
         return ""
-    id = passthrough_of(fields).get("id") if isinstance(fields, dict) else None
+    stored = passthrough_of(fields) if isinstance(fields, dict) else {}
+    entries = stored.get("entries")
+    first = entries[0] if isinstance(entries, list) and entries and isinstance(entries[0], dict) else {}
+    id = stored.get("id") or first.get("id")
     return id if isinstance(id, str) else ""
 
 
 def _call_key(kind: bytes, id: str, line: bytes, index: int) -> bytes:
     return _key(kind, id) if len(id) >= _LONG else _key(line + kind, id or str(index))
+
+
+def _hash(raw: bytes) -> bytes:
+    return blake2b(raw, digest_size=KEY).digest()
 
 
 def _key(first: bytes, other: str) -> bytes:

@@ -268,7 +268,8 @@ class _Search:
         return group.score + _RECENCY_BONUS * math.exp2(-age / _RECENCY_HALF)
 
     def _group(self, summary: Summary, file: int | None, score: float, matches: list[LineMatch]) -> Group:
-        matches = [*self._titles.pop(summary.ref, ()), *matches]
+        outside = self._titles.pop(summary.ref, [])
+        matches = [*outside, *(match for match in matches if not outside or match.found.text.kind != "title")]
         shown = matches[: self._per_session]
         more = len(matches) + self._counted.get(summary.ref, 0) - len(shown)
         return Group(summary, file, _score(score, matches), shown, more=more)
@@ -509,6 +510,7 @@ class _Search:
         lines: Iterator[tuple[int, bytes]],
     ) -> list[LineMatch]:
         best: list[LineMatch] = []
+        title: list[LineMatch] = []  # the newest that matches: a session has a line for each name it ever had
         counted, enough = 0, _MATCHES_PER_HIT * self._per_session
         counts_all = candidate is not None and len(candidate.chunks()) <= _COUNTED_CHUNKS
         branches: BranchMap | None = None
@@ -521,10 +523,14 @@ class _Search:
             for line in texts.texts(raw, offset, tools=bool(self._query.filters.tool)):
                 if not self._is_in_time(line):
                     continue
-                if len(best) >= enough:
+                if len(best) >= enough and not _is_title(line):
                     counted += self._matcher.is_match(line)
                 elif (found := self._matcher.match(line)) is not None:
-                    best.append(LineMatch(line_score(found, self._wanted), offset, line, found))
+                    match = LineMatch(line_score(found, self._wanted), offset, line, found)
+                    if found.text.kind != "title":
+                        best.append(match)
+                    elif not title or offset > title[0].offset:
+                        title = [match]
             if len(best) >= enough and not counts_all:
                 self._uncounted.add(summary.ref)
                 break
@@ -533,7 +539,7 @@ class _Search:
                 self._uncounted.add(summary.ref)
                 break
         self._counted[summary.ref] = counted
-        return sorted(best, key=lambda match: (-match.line_score, -match.offset))
+        return sorted([*title, *best], key=lambda match: (-match.line_score, -match.offset))
 
     # Filters and limits
 
@@ -563,6 +569,10 @@ class _Search:
     def _leave_out(self, sessions: Iterable[Summary]) -> None:
         """Count sessions as not searched, or only in part."""
         self._unsearched.update((summary.ref, summary.size) for summary in sessions if summary.ref not in self._groups)
+
+
+def _is_title(line: Line) -> bool:
+    return any(text.kind == "title" for text in line.texts)
 
 
 def _batches(ordered: Sequence[Candidate]) -> Iterator[list[Candidate]]:

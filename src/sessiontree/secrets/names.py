@@ -6,6 +6,7 @@ import fnmatch
 import functools
 import os
 import re
+from collections.abc import Sequence
 
 from sessiontree.secrets.patterns import is_placeholder
 
@@ -54,6 +55,12 @@ _FILES = (
     ".pypirc",
     ".git-credentials",
     ".htpasswd",
+    ".pgpass",
+    ".my.cnf",
+    ".dockercfg",
+    ".s3cfg",
+    ".boto",
+    ".vault-token",
     "*.pem",
     "*.key",
     "*.p12",
@@ -61,17 +68,32 @@ _FILES = (
     "*.jks",
     "*.keystore",
     "*.kdbx",
+    "*.ppk",
     "id_rsa*",
     "id_dsa*",
     "id_ecdsa*",
     "id_ed25519*",
     "credentials",
     "credentials.json",
+    "auth.json",
+    "token.json",
+    "tokens.json",
+    "secret.txt",
+    "secrets",
     "secrets.*",
+    "password.txt",
+    "passwords.*",
     "service-account*.json",
     "*.tfvars",
+    "*.tfstate",
 )
-_PUBLIC_FILES = ("*.example", "*.sample", "*.template", "*.dist", "*.pub")
+_FOLDERS = frozenset({".ssh", ".gnupg", ".aws", ".azure", ".kube", ".password-store"})
+"""Folders in which every file counts as a secret."""
+_SETTINGS = (".git/config", ".docker/config.json")
+"""Files of settings with tokens, such as those in the addresses of remotes."""
+_BACKUP = re.compile(r"(?:~|\.(?:bak|backup|old|orig|save|sw[a-p]))+\Z")
+"""What editors and people append to the name of a copy."""
+_PUBLIC_FILES = ("*.example", "*.sample", "*.template", "*.dist", "*.pub", "known_hosts")
 
 
 @functools.lru_cache(maxsize=1_024)
@@ -94,12 +116,19 @@ def is_secret_field(name: str, value: str) -> bool:
 
 
 def has_secret_name(path: str) -> bool:
-    """Whether a file is called like one that holds secrets, such as `.env` or `id_rsa`."""
-    return _is_secret_file(os.path.basename(path).lower())
+    """Whether a file is called like one that holds secrets, such as `.env` or `id_rsa`, or is in a folder for them."""
+    *folders, name = path.lower().split(os.sep)
+    if _is_secret_file(_BACKUP.sub("", name)):
+        return True
+    if "/".join((*folders[-1:], name)) in _SETTINGS:
+        return True
+    return not _FOLDERS.isdisjoint(folders) and not _is_like(name, _PUBLIC_FILES)
 
 
 @functools.lru_cache(maxsize=4_096)
 def _is_secret_file(name: str) -> bool:
-    if any(fnmatch.fnmatchcase(name, pattern) for pattern in _PUBLIC_FILES):
-        return False
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in _FILES)
+    return not _is_like(name, _PUBLIC_FILES) and _is_like(name, _FILES)
+
+
+def _is_like(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)

@@ -5,6 +5,8 @@ The current entry of a `Reader` is the one stored in the file. `Session` adds a 
 
 from __future__ import annotations
 
+import functools
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -22,6 +24,7 @@ from sessiontree.errors import AmbiguousError, NotFoundError
 from sessiontree.session.journal import Journal
 from sessiontree.stores.contract import SessionRef, read_bytes
 from sessiontree.stores.read_only import ReadOnlyStore, SliceStore
+from sessiontree.stores.safe_files import read_small
 
 _LARGE_FILE = 16 << 20
 """Minimum size in bytes for trying to build the context from parts of a file first."""
@@ -93,7 +96,20 @@ class Reader:
 
     @property
     def cwd(self) -> str:
-        return self.header.cwd
+        """The working folder: of the session, else of its client's records about it; empty if it is unknown."""
+        return self.header.cwd or self._recorded_cwd
+
+    @functools.cached_property
+    def _recorded_cwd(self) -> str:
+        if not self.ref.is_file:
+            return ""
+        path = os.path.realpath(self.location)
+        for root in self.dialect.session_roots(os.environ):
+            below = os.path.join(os.path.realpath(root), "")
+            if path.startswith(below):
+                folder = os.path.dirname(path.removeprefix(below))
+                return self.dialect.session_cwds(root, read_small).get(folder, "")
+        return ""
 
     @property
     def dialect(self) -> Dialect:

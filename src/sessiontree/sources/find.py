@@ -6,18 +6,23 @@ import os
 from collections.abc import Callable, Iterator
 
 from sessiontree import plugins
+from sessiontree.core.jsonio import parse_object
 from sessiontree.dialects.contract import Locations
 from sessiontree.dialects.storage import Rows
 from sessiontree.errors import SessionTreeError
 from sessiontree.sources.items import iter_items
 from sessiontree.stores.contract import SessionRef
+from sessiontree.stores.safe_files import read_small
 
 _LINES = ".jsonl"
+_FIRST_LINE = 64 * 1024
+"""Bytes that are read of a first line; a longer one counts as that of a session."""
 
 
 def iter_sessions(path: str, on_error: Callable[[OSError], None] | None = None) -> Iterator[SessionRef]:
     """The sessions in a file or, sorted by name, in a folder and all folders below it.
 
+    In folders, files with JSON of other kinds are left out, but not those that are damaged from their beginning.
     `on_error` is called for each folder that cannot be read.
     """
     dialects: list[Locations] = [plugins.load("dialects", name) for name in plugins.names("dialects")]
@@ -30,8 +35,13 @@ def iter_sessions(path: str, on_error: Callable[[OSError], None] | None = None) 
         for name in sorted(names):
             if name.endswith(endings):
                 path = os.path.join(folder, name)
-                if name.endswith(_LINES) or _is_session(path, dialects):
+                if (name.endswith(_LINES) and not _has_json_objects(path)) or _is_session(path, dialects):
                     yield from _iter_file(path, dialects)
+
+
+def _has_json_objects(path: str) -> bool:
+    """Whether the first line of a file is a JSON object. Prompt histories, logs and records have such lines, too."""
+    return bool(parse_object((read_small(path, _FIRST_LINE) or b"").partition(b"\n")[0]))
 
 
 def _is_session(path: str, dialects: list[Locations]) -> bool:

@@ -164,6 +164,14 @@ def read_regular(path: str, limit: int) -> bytes:
         return file.read(limit)
 
 
+def read_small(path: str, size: int = 1 << 22) -> bytes | None:
+    """The content of a regular file like `read_regular`; None if it cannot be read."""
+    try:
+        return read_regular(path, size)
+    except (OSError, PathError):
+        return None
+
+
 def read_path(path: str) -> FileContent | None:
     """Read a regular file, or the target of a symbolic link; None if nothing is there.
 

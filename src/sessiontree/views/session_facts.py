@@ -27,7 +27,7 @@ def describe_session(session: Reader) -> dict[str, Any]:
         "dialect": session.dialect.name,
         "version": header.version,
         "path": session.location,
-        "cwd": header.cwd,
+        "cwd": session.cwd,
         "created": header.timestamp,
         "lastActivity": session.last_activity,
         "gitBranch": session.git_branch,

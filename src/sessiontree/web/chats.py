@@ -125,11 +125,7 @@ class Chats:
         self._chats[chat.id] = chat
         ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._spawn(self._live(chat, options, ready))
-        try:
-            await ready
-        except SessionTreeError:
-            del self._chats[chat.id]
-            raise
+        await ready
         return chat
 
     async def _live(self, chat: Chat, options: StartOptions, ready: asyncio.Future[None]) -> None:

@@ -242,7 +242,7 @@ def _facts(session: Session, shorten: Callable[[str], str]) -> list[tuple[str, s
         ("session", session.id),
         ("format", f"{session.dialect.name}, version {header.version}"),
         ("file", shorten(session.location)),
-        ("folder", shorten(header.cwd)),
+        ("folder", shorten(session.cwd)),
         ("git branch", session.git_branch or ""),
         ("entries", f"{len(session):,}"),
         ("requests", f"{usage.requests:,}"),

@@ -243,13 +243,13 @@ def _git(words: list[str], workspace: Workspace) -> tuple[ResolvedPath, ...] | N
         if verb in ("diff", "show") and _names_content(workspace.root, named):
             return None
         shown = _list_secrets(workspace.root, verb, words) if _shows_content(verb, words) else []
-    except StoreError:
+    except (StoreError, OSError):
         return None
     return _resolve([*named, *_iter_named_files(named), *shown], workspace)
 
 
 def _is_ordinary_repository(root: str) -> bool:
-    """Whether git uses the repository in the nearest `.git`, for the files next to it.
+    """Whether git uses the repository in the nearest `.git`, for the files next to it, and reads no others.
 
     The `.git` of an unpacked project may name any repository of the user. One elsewhere has to name this folder, too,
     as that of a worktree or a submodule does.
@@ -262,6 +262,8 @@ def _is_ordinary_repository(root: str) -> bool:
     used, common, folder = map(os.path.realpath, found)
     top = os.path.realpath(top)
     if used != top or not (folder == common or is_within(folder, os.path.join(common, "worktrees"))):
+        return False
+    if git.reads_elsewhere(root, top, [*dict.fromkeys((folder, common))]):
         return False
     return is_within(folder, top) or _names_worktree(root, folder, top)
 

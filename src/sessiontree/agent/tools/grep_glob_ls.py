@@ -213,7 +213,7 @@ def _ripgrep_answer(out: bytes, request: Request, is_file: bool) -> Answer:
         if not nul or not number.isdigit():
             continue
         file = "" if is_file else os.path.normpath(os.fsdecode(name))
-        if file and has_secret_name(file):
+        if file and has_secret_name(os.path.join(request.path, file)):
             left_out[f"{file}: its name indicates secrets"] = None
             continue
         if len(matches) == request.limit:

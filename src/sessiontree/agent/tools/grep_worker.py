@@ -71,7 +71,7 @@ def search(request: Request) -> Answer:
     left_out: list[str] = []
     for name in chosen:
         path = os.path.join(request.path, name) if name else request.path
-        if not is_file and has_secret_name(name):
+        if not is_file and has_secret_name(path):
             left_out.append(f"{name}: its name indicates secrets")
             continue
         text = _read_text(path, name or os.path.basename(path), left_out)

@@ -17,6 +17,7 @@ import msgspec
 from sessiontree.core.entries import Config
 from sessiontree.core.ids import timestamp
 from sessiontree.core.jsonio import convert_fields, native_fields, render_json
+from sessiontree.core.usage import RESPONSE
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, LossNote, SessionMeta
 from sessiontree.dialects.codex.decode import CARRIED, merged_message
 from sessiontree.dialects.codex.items import (
@@ -249,7 +250,7 @@ class CodexEncoder:
         if not isinstance(message, dict) or not isinstance(usage, dict):
             return None
         names = {name: message[name] for name in ("provider", "model") if isinstance(message.get(name), str)}
-        return self._line(PASSTHROUGH, {"type": RESPONSE_USAGE, "kind": "response", **names, "usage": usage}, None)
+        return self._line(PASSTHROUGH, {"type": RESPONSE_USAGE, "kind": RESPONSE, **names, "usage": usage}, None)
 
     def _encode_compaction(self, entry: CanonicalEntry) -> tuple[list[bytes], Sequence[LossNote]]:
         own = carried_data(entry, CARRIED)
