@@ -13,6 +13,7 @@ from acceptance.comparison import (
     ANSWER_TO_SUMMARY,
     both_lines,
     joined_texts,
+    purposes,
     with_placeholders,
     without_failed_turns,
     without_open_calls,
@@ -188,3 +189,12 @@ def test_reminders_are_left_out_and_notifications_follow_the_results() -> None:
         "prompt",
     ]
     assert last["content"] == [{"type": "text", "text": note}]
+
+
+def test_every_note_about_a_background_task_that_did_not_end_is_known() -> None:
+    note = "user: <task-notification> {} didn't finish before the previous session ended. </task-notification>"
+    history = ["user: go", "assistant: done"]
+    added = [note.format("An agent"), note.format("2 commands")]
+    assert purposes(history, [*history, *added]) == ["Claude Code adds that a background task did not end"]
+    assert purposes(history, [*history[:1], *added]) == []
+    assert purposes([*history, "user: lost"], [*history, *added]) == []
