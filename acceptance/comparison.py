@@ -220,9 +220,12 @@ def purposes(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
     )
     if len(theirs) - len(sent) > count - len(ours):
         found.append("Claude Code fills in messages where nothing is left")
-    if len(sent) > len(ours) and _is_stopped_task(sent[-1]):
+    stopped = 0  # one line for each agent, and one for all commands
+    while len(sent) - stopped > len(ours) and _is_stopped_task(sent[-1 - stopped]):
+        stopped += 1
+    if stopped:
         found.append("Claude Code adds that a background task did not end")
-        sent.pop()
+        sent = sent[:-stopped]
     if sent != ours:
         found.append("Claude Code puts the texts of a response before its calls")
         ours, sent = _with_texts_first(ours), _with_texts_first(sent)

@@ -13,6 +13,7 @@ from acceptance.comparison import (
     ANSWER_TO_SUMMARY,
     both_lines,
     joined_texts,
+    purposes,
     with_images_after_results,
     with_placeholders,
     with_repeated_ids,
@@ -205,3 +206,12 @@ def test_an_image_of_a_result_is_equal_to_one_of_the_prompt_after_it() -> None:
     inside, after = [f"result of a: text {image}"], ["result of a: text", f"user: {image}"]
     assert with_images_after_results(inside) == after == with_images_after_results(after)
     assert with_images_after_results([f"result of a: {image}"]) == ["result of a: (no output)", f"user: {image}"]
+
+
+def test_every_note_about_a_background_task_that_did_not_end_is_known() -> None:
+    note = "user: <task-notification> {} didn't finish before the previous session ended. </task-notification>"
+    history = ["user: go", "assistant: done"]
+    added = [note.format("An agent"), note.format("2 commands")]
+    assert purposes(history, [*history, *added]) == ["Claude Code adds that a background task did not end"]
+    assert purposes(history, [*history[:1], *added]) == []
+    assert purposes([*history, "user: lost"], [*history, *added]) == []

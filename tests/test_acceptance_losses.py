@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from acceptance.cases import LOSSES, REFUSALS
 
-WITHOUT_SUBAGENTS, WITHOUT_BOUNDARIES, WITHOUT_PARENTS = (*REFUSALS.values(), *LOSSES.values())
+WITHOUT_SUBAGENTS, WITHOUT_PARENTS, WITHOUT_BOUNDARIES, WITHOUT_ANCHORS = (*REFUSALS.values(), *LOSSES.values())
 
 
 def line(uuid: str, parent: str | None, type: str = "user", **fields: Any) -> bytes:
     return json.dumps({"type": type, "uuid": uuid, "parentUuid": parent, **fields}).encode() + b"\n"
 
 
-def boundary(uuid: str, parent: str | None = None) -> bytes:
-    return line(uuid, parent, "system", subtype="compact_boundary")
+def boundary(uuid: str, parent: str | None = None, **fields: Any) -> bytes:
+    return line(uuid, parent, "system", subtype="compact_boundary", **fields)
 
 
 FILE = [line("a", None), boundary("B", "a"), line("b", "B"), boundary("C", "b"), line("n", "C", "attachment")]
@@ -37,6 +37,17 @@ def test_lines_of_subagents_are_left_out_and_their_pins_stay() -> None:
     assert WITHOUT_SUBAGENTS([FILE[0], line("s", "a", isSidechain=True), pin]) == [FILE[0], pin]
 
 
-@pytest.mark.parametrize("change", [WITHOUT_SUBAGENTS, WITHOUT_BOUNDARIES, WITHOUT_PARENTS])
+def test_anchors_are_removed_from_such_boundaries_with_their_parents() -> None:
+    metadata = {"preTokens": 9, "preservedMessages": {"anchorUuid": "a", "uuids": ["b"]}}
+    changed = WITHOUT_ANCHORS([*FILE[:3], boundary("C", "b", compactMetadata=metadata)])
+    last = json.loads(changed.pop())
+    assert changed == FILE[:3]
+    assert (last["parentUuid"], last["compactMetadata"]) == (
+        None,
+        {"preTokens": 9, "preservedMessages": {"anchorUuid": "missing", "uuids": ["b"]}},
+    )
+
+
+@pytest.mark.parametrize("change", [WITHOUT_SUBAGENTS, WITHOUT_BOUNDARIES, WITHOUT_PARENTS, WITHOUT_ANCHORS])
 def test_a_file_without_such_lines_stays_as_it_is(change: Callable[[Sequence[bytes]], list[bytes]]) -> None:
     assert change(FILE[:3]) == FILE[:3]

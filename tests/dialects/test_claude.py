@@ -766,6 +766,28 @@ def test_a_boundary_at_the_end_that_names_a_parent_has_the_history_before_it() -
     assert sent(session) == ["says a", "says b"]
 
 
+@pytest.mark.parametrize("time", [2, 9])
+def test_a_command_beside_a_boundary_at_the_end_is_sent(time: int) -> None:
+    # The client sends nothing that precedes the boundary: only the command, if it is newer.
+    lines = [user("a", None), assistant("b", "a", 1), local_command("c", "b", time)]
+    session = session_of(*lines, boundary("B", "b", parent="b", time=5))
+    before = ["says a", "says b", "<local-command-stdout>c</local-command-stdout>"]
+    assert sent(session) == before
+    session.append("user", "next")
+    assert sent(reopened(session)) == [*before, "next"]
+
+
+def test_a_boundary_at_the_end_with_a_hidden_anchor_has_the_lines_that_it_preserves() -> None:
+    # The client sends nothing: the first preserved line follows the last one, so no branch has an end.
+    lines = [user("a", None), assistant("b", "a", 1), user("c", "b", 2), assistant("d", "c", 3), summary("S", None, 4)]
+    last = boundary("B", "d", time=5)
+    last["compactMetadata"] = {"preservedMessages": {"anchorUuid": "S", "uuids": ["c", "d"]}}
+    session = session_of(*lines, last)
+    assert sent(session) == ["says c", "says d"]
+    session.append("user", "next")
+    assert sent(reopened(session)) == ["says c", "says d", "next"]
+
+
 def test_a_move_to_a_line_that_a_boundary_names_as_its_parent_restores_its_history() -> None:
     # The client sends the lines after the current one with it, and nothing that precedes a boundary among them.
     session = session_of(

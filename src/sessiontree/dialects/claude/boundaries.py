@@ -8,8 +8,8 @@ and an anchor. As measured with client 2.1.325:
   boundary itself for "Summarize from here" (the preserved start, then the summary).
 * The list takes precedence over the segment, and may have gaps.
 * Only the last boundary of the file that names preserved lines counts. If one of these lines is missing, nothing is
-  preserved, and if no other boundary follows, nothing is hidden. If only the anchor is missing, the preserved lines
-  are a conversation of their own, which the lines that name the anchor as their parent continue.
+  preserved, and if no other boundary follows, nothing is hidden. If only the anchor is missing or hidden, the preserved
+  lines are a conversation of their own, which the lines that name the anchor as their parent continue.
 * As soon as a boundary preserves lines, all other lines before the last boundary of the file do not exist for the
   client. Later user and assistant lines that name one of them as their parent follow the last preserved line; others
   have a missing parent. In a file of 5 MiB or more the client reads nothing before the last boundary at all, except for
@@ -106,14 +106,17 @@ def _hide_earlier(chain: Chain, last: int, preserved: list[int], anchor: object 
     visible = frozenset(preserved)
     start = chain.position(last)
     copies = frozenset(node for node, first in chain.repeated_lines().items() if first < start) - visible
+    loaded = LoadedLines(start, visible, links, copies)
     fallback = preserved[-1] if preserved else None
+    if preserved and (above := links[preserved[0]]) is not None and above not in loaded:
+        links[preserved[0]] = fallback  # the anchor itself is hidden: the rule below holds for preserved lines as well
     parents = chain.parents
     for node in range(start, len(parents)):
         parent = parents[node]
         if parent is not None and (parent < start or parent in copies) and parent not in visible:
             # Only for user and assistant lines: the missing parent of others is bridged by time, as elsewhere.
             links.setdefault(node, fallback if chain.facts(node).is_turn else None)
-    return LoadedLines(start, visible, links, copies)
+    return loaded
 
 
 class _Boundary(Struct, frozen=True):

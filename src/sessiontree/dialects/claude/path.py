@@ -149,8 +149,11 @@ def _split_trailing_lines(chain: Chain, nodes: list[int], loaded: LoadedLines) -
     """Return a path up to its last user or assistant line, and the lines that the client sends after it."""
     end = next((at for at in range(len(nodes), 0, -1) if is_turn(chain, nodes[at - 1])), 0)
     trailing = find_trailing_lines(chain, nodes[end - 1], loaded) if end else []
+    # A boundary at the end compacts nothing, so the lines beside it are sent, too.
+    boundaries = [node for node in nodes[end:] if chain.types[node] == "compaction"]
     # Where a missing parent was bridged, the lines at the end do not follow that line.
-    return (nodes[:end], trailing) if set(nodes[end:]) <= set(trailing) else (nodes, [])
+    is_connected = set(nodes[end:]) <= {*trailing, *boundaries}
+    return (nodes[:end], [*trailing, *boundaries]) if is_connected else (nodes, [])
 
 
 def _walk_to_boundary(chain: Chain, leaf: int, read_options: ReadOptions) -> tuple[list[int], Preserved]:
