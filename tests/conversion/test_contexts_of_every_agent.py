@@ -26,6 +26,8 @@ from tests.dialects.packed_goldens import FOLDER as GOLDENS
 from tests.dialects.packed_goldens import cases_of, unpack
 
 SESSIONS = 100 if THOROUGH else 2
+DERIVED_SESSIONS = 30 if THOROUGH else 1
+"""Sessions of each agent that has no generator of its own."""
 TWO_STEPS = 100 if THOROUGH else 2
 """Sessions that go through two agents."""
 LINEAR = frozenset({"codex", "gemini", "opencode"})
@@ -117,7 +119,8 @@ def sent(lines: list[str]) -> Sent:
 def test_a_generated_session_gives_its_context_in_every_agent(
     source: Dialect, target: str, branch: BranchChoice, tmp_path: Path
 ) -> None:
-    for number, session in enumerate(generated(source, tmp_path, SESSIONS)):
+    count = SESSIONS if source in GENERATORS else DERIVED_SESSIONS
+    for number, session in enumerate(generated(source, tmp_path, count)):
         copy = installed(session, target, tmp_path / str(number), branch)
         check_same(session, copy)
 
