@@ -37,6 +37,7 @@ from sessiontree.core.messages import (
     message_text,
     tool_calls,
 )
+from sessiontree.dialects.codex.items import ABORTED
 from sessiontree.providers import render
 from sessiontree.providers.templates import NO_OUTPUT, NO_RESULT, NO_USER_BEFORE, NO_USER_BETWEEN
 from sessiontree.tui.image_size import image_size
@@ -170,11 +171,11 @@ def joined_answers(messages: Sequence[Message]) -> list[Message]:
     """Messages with answers that follow each other as one: Codex records each part of a response by itself.
 
     Otherwise a rendered history would have the result of each call directly after it, and not after all calls.
-    Placeholders for missing results are left out: Codex has them directly after their calls.
+    Results that our reader inserts for calls without one are left out: those of Codex are directly after their calls.
     """
     joined: list[Message] = []
     for message in messages:
-        if isinstance(message, ToolResult) and message_text(message).startswith(MISSING_RESULT_TEXTS):
+        if isinstance(message, ToolResult) and message.timestamp is None and message_text(message) == ABORTED:
             continue
         last = joined[-1] if joined else None
         if isinstance(message, Assistant) and isinstance(last, Assistant):
