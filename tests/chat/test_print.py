@@ -10,8 +10,10 @@ import sessiontree
 from sessiontree.agent.limits import RunUsage
 from sessiontree.chat.event_printer import describe_usage
 from sessiontree.core.messages import message_text
+from sessiontree.sources.find import iter_sessions
 from sessiontree.testing.model_server import ModelServer
 from tests.chat.terminals import Place, call, scripted, texts, turn
+from tests.dialects.packed_goldens import snapshot, unpack
 
 MODELS = ["anthropic:claude-opus-5", "openai:gpt-5", "openai-chat:gpt-5"]
 
@@ -198,3 +200,18 @@ def test_a_claude_session_is_resumed_as_the_options_read_it(
 def test_a_tiny_cost_is_not_shown_as_zero() -> None:
     assert "$<0.0001" in describe_usage(RunUsage(input=1, cost=0.00001))
     assert "cost unknown" in describe_usage(RunUsage(input=1))
+
+
+@pytest.mark.parametrize("agent", ["gemini-cli", "opencode"])
+def test_a_session_that_can_only_be_read_is_continued_in_a_native_copy(place: Place, agent: str) -> None:
+    home = unpack(agent, "01-plain", place.project / "golden").home
+    (found,) = [*iter_sessions(str(home))]
+    before = snapshot(home)
+    done = place.run("--session", str(found), "-p", "hello", "--model", scripted(place, turn("Hello.")))
+    assert (done.code, done.out) == (0, "Hello.\n")
+    assert done.err.count("can only be read; the chat continues in a copy") == 1
+    copy = place.session()
+    assert copy.dialect.name == "native"
+    assert texts(copy)[-2:] == ["hello", "Hello."]
+    assert len(texts(copy)) > 2
+    assert snapshot(home) == before

@@ -14,6 +14,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from sessiontree.app.workbench import Workbench
+from sessiontree.library import Library
 from sessiontree.library.threads import ThreadMember
 from sessiontree.tui.dialogs import MenuDialog, PageDialog, PlanDialog
 from sessiontree.tui.line_list import LineList, TextRow
@@ -21,6 +22,7 @@ from sessiontree.tui.preview_panel import PreviewPanel
 from sessiontree.tui.requests import Chat, Resume
 from sessiontree.tui.sessions import SessionsScreen
 from sessiontree.tui.tree import TreeScreen
+from tests.dialects.packed_goldens import unpack
 from tests.tui.conftest import Running, settle, until
 
 LOGIN, FLAG, QUEUE, LIMITS = "Fix the flaky login test", "Add a --json flag", "Move the queue", "Rate limits"
@@ -353,3 +355,36 @@ def test_a_key_pressed_right_after_an_arrow_acts_on_the_list(running: Running) -
             assert pilot.app.screen.query_one("#box", Input).value == ""
 
     asyncio.run(run())
+
+
+def test_while_sessions_are_found_the_newest_of_this_project_stays_selected(
+    running: Running, workbench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workbench.library.refresh()
+    known = sorted(workbench.library.snapshot().sessions, key=lambda summary: summary.active or 0)
+    elsewhere = [summary for summary in known if not workbench.is_in_project(summary)]
+    here = [summary for summary in known if workbench.is_in_project(summary)]
+    monkeypatch.setattr(workbench.library.snapshot(), "follow", lambda: iter(()))
+
+    async def run() -> None:
+        async with running() as pilot:
+            screen = screen_of(pilot)
+            for found in (elsewhere[:1], elsewhere, [*elsewhere, here[0]], [*elsewhere, *here]):
+                screen._update(tuple(found), True, "")
+                await pilot.pause()
+                assert screen.query_one("#list", LineList).cursor == screen.query_one("#list", LineList).first
+            assert "this project (shop)" in text_of(pilot, "status")
+            assert screen.selected == here[-1]
+
+    asyncio.run(run())
+
+
+def test_a_session_of_opencode_is_resumed_in_opencode(
+    workbench: Workbench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = unpack("opencode", "01-plain", tmp_path / "golden").home
+    with Library(str(tmp_path / "none"), environment={"HOME": str(home)}) as library:
+        monkeypatch.setattr(workbench, "library", library)
+        (summary,) = library.sessions(agent="opencode")
+        assert not workbench.is_native(summary)
+        assert workbench.resume_command(summary).endswith(f"opencode --session {summary.id}")

@@ -35,7 +35,7 @@ from sessiontree.branches.leave import LeaveResult, leave
 from sessiontree.branches.open_files import Writer, find_writers
 from sessiontree.branches.summarize import SummaryOptions, budget_of
 from sessiontree.compaction.summarizers import Summarizer
-from sessiontree.conversion.fork import fork
+from sessiontree.conversion.fork import fork, is_only_readable, writable_fork_dialect
 from sessiontree.core.entries import ApprovalMode, Entry
 from sessiontree.core.messages import Assistant, Image
 from sessiontree.dialects import DEFAULT_DIALECT
@@ -193,12 +193,14 @@ class Controller:
     async def resume(self, wanted: str, *, to_fork: bool = False) -> Session:
         """Resume a session of any agent, by path, reference, id, title, or part of those.
 
-        With `to_fork`, the user is not asked about its approvals and its model: a fork follows, which asks.
+        If its client's storage can only be read, the chat continues in a copy. With `to_fork`, the user is not asked
+        about its approvals and its model: a fork follows, which asks.
         """
         self._check_idle()
         session = await in_thread(self._open_session, wanted)
-        await self._use(session, asks=not to_fork)
-        return session
+        needs_copy = not to_fork and await in_thread(is_only_readable, session)
+        await self._use(session, asks=not to_fork and not needs_copy)
+        return await self._continue_in_copy() if needs_copy else session
 
     async def resume_last(self) -> Session:
         """Resume the most recent session of this project."""
@@ -206,19 +208,26 @@ class Controller:
         path = await in_thread(self._newest)
         if path is None:
             raise NotFoundError(f"{self.cwd}: no session found for this project; start a new one")
-        session = await in_thread(self._open_session, path)
-        await self._use(session)
-        return session
+        return await self.resume(path)
+
+    async def _continue_in_copy(self) -> Session:
+        agent = self.session.dialect.name
+        copy = await self.clone()
+        notices = (self.state.notice, f"this {agent} session can only be read; the chat continues in a copy, {copy.id}")
+        self.store.set(notice="; ".join(filter(None, notices)))
+        return copy
 
     async def fork(self, at: str | None = None, *, to: str | None = None) -> Session:
         """Continue in a new session: forked before a prompt, which is returned to the input, or after another entry.
 
-        Approvals are not copied; a notice reports that.
+        Approvals are not copied; a notice reports that. The fork is a native session if its client's storage can only
+        be read.
         """
         self._check_idle()
         approvals = Approvals(self.session)
         approved = approvals.in_force or approvals.claimed
         chosen = self.session.find_entry(at) if at is not None else None
+        to = to or writable_fork_dialect(self.session)
         forked = await in_thread(lambda: fork(self.session, chosen, to=to))
         text = typed_prompt(self.session, chosen) if forked.prompt is not None and chosen is not None else None
         await self._use(forked.session, text, source="forked")

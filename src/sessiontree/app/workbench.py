@@ -26,7 +26,7 @@ from sessiontree.session.open import open as open_path
 from sessiontree.session.session import Session
 from sessiontree.settings import Settings
 from sessiontree.stores.contract import ArchiveRepository
-from sessiontree.stores.repositories import home_folder, is_address, open_repository
+from sessiontree.stores.repositories import find_ref, home_folder, is_address, open_repository
 
 if TYPE_CHECKING:
     from sessiontree.app.actions.contract import ActionPlan, Description
@@ -135,7 +135,7 @@ class Workbench:
 
     def is_native(self, summary: Summary) -> bool:
         """Whether a session belongs to no other agent, so that the chat continues it."""
-        return summary.agent == DEFAULT_DIALECT or not summary.is_file
+        return summary.agent == DEFAULT_DIALECT or bool(find_ref(summary.ref).home)
 
     def resume_command(self, summary: Summary) -> str:
         """The command that resumes a session, for a shell. Opens no file."""

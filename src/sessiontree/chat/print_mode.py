@@ -35,8 +35,7 @@ async def print_answer(
         for note in start.notes:
             print_error(note)
         controller = start.controller
-        if controller.state.notice:
-            print_error(one_line(controller.state.notice))
+        _print_notice(controller, print_error)
         if image is not None:
             prompt = f"{prompt}\n\n{controller.paste_image(image)}".lstrip()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -49,8 +48,7 @@ async def print_answer(
             if isinstance(event, AgentEnd):
                 end = event
             _print_problem(event, print_error)
-        if controller.state.notice:
-            print_error(one_line(controller.state.notice))
+        _print_notice(controller, print_error)
         assert end is not None
         is_kept = not options.in_memory and not controller.session.is_pending
         if format == "json":
@@ -59,6 +57,12 @@ async def print_answer(
             _print_text(end.text)
         record_session(controller)
     return end
+
+
+def _print_notice(controller: Controller, print_error: PrintError) -> None:
+    if controller.state.notice:
+        print_error(one_line(controller.state.notice))
+        controller.store.set(notice="")
 
 
 def _print_problem(event: Event, print_error: PrintError) -> None:

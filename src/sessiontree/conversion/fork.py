@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import os
+
 from msgspec import Struct
 
 from sessiontree.conversion.convert import Report
-from sessiontree.conversion.install import Request, carry_out, convert_into, copy_related_folder, make_plan
+from sessiontree.conversion.install import (
+    Request,
+    carry_out,
+    convert_into,
+    copy_related_folder,
+    find_destination,
+    make_plan,
+)
 from sessiontree.core.entries import CustomMessage, MessageEntry
 from sessiontree.core.messages import User, text_of
 from sessiontree.dialects import DEFAULT_DIALECT
+from sessiontree.dialects.canonical import SessionMeta
 from sessiontree.errors import UsageError
 from sessiontree.session.reader import CURRENT, Current
 from sessiontree.session.session import Session, copy_settings
 from sessiontree.sources import is_line_file
 from sessiontree.stores.contract import SessionStore
+from sessiontree.stores.read_only import ReadOnlyStore
 
 
 class Forked(Struct, frozen=True):
@@ -59,6 +70,22 @@ def fork(
         forked, report = convert_into(session, request, store)
     copy_settings(forked, session)
     return Forked(forked, end, prompt, report)
+
+
+def is_only_readable(session: Session) -> bool:
+    """Whether the storage of a session's client can only be read, while a copy of the session can be written."""
+    return session.dialect.why_read_only(session.journal) is not None or isinstance(
+        session.journal.store, ReadOnlyStore
+    )
+
+
+def writable_fork_dialect(session: Session) -> str | None:
+    """The dialect for a fork that can be written; None if that is the dialect of the session."""
+    if not isinstance(session.journal.store, ReadOnlyStore):
+        return None
+    meta = SessionMeta(session.id, session.header.timestamp, session.cwd, origin=session.location)
+    destination = find_destination(session.dialect, meta, os.environ)
+    return None if is_line_file(destination.path, session.dialect) else DEFAULT_DIALECT
 
 
 def find_end(session: Session, at: str | None, before: bool | None) -> tuple[str | Current | None, str | None]:

@@ -24,7 +24,7 @@ class LinesStore(ReadOnlyStore):
     Up to 8 MiB are held in memory, more in a temporary file without a name.
     """
 
-    why_read_only = "it is read-only; `sessiontree fork` makes a copy for its client"
+    why_read_only = "it is read-only; `sessiontree fork SESSION --to native` makes a copy that can be written"
 
     def __init__(self, ref: SessionRef, produce: Callable[[], Iterable[bytes]]) -> None:
         self._held: bytearray | None = None

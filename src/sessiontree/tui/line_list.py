@@ -119,6 +119,11 @@ class LineList(LineWidget, can_focus=True):
 
     # Cursor
 
+    @property
+    def first(self) -> int | None:
+        """The first row that can be selected."""
+        return self._find_selectable(0, 1)
+
     def move_to(self, row: int, *, step: int = 1) -> None:
         """Put the cursor on a row, or on the next one in the direction of `step` that can be selected."""
         self._place(row, step)

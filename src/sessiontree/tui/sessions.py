@@ -142,6 +142,8 @@ class SessionsScreen(ActionScreen[None]):
         super().__init__()
         self._options = ListOptions()
         self._is_everywhere = everywhere
+        self._chose_scope = everywhere
+        """Whether the user chose to see all projects or one; else it follows from what was found so far."""
         self._rows = SessionRows(list_sessions(()))
         self._known: tuple[Summary, ...] = ()
         self._tags: Mapping[str, Sequence[str]] = {}
@@ -164,8 +166,7 @@ class SessionsScreen(ActionScreen[None]):
 
     def on_mount(self) -> None:
         self._known = self.app.workbench.library.snapshot().sessions
-        if not self._is_everywhere and self._known:
-            self._is_everywhere = not any(map(self._is_in_project, self._known))
+        self._choose_scope()
         self._show()
         self.query_one("#box").focus()
         self.call_after_refresh(self.refresh_list)
@@ -178,10 +179,11 @@ class SessionsScreen(ActionScreen[None]):
     def _is_in_project(self, summary: Summary) -> bool:
         return self.app.workbench.is_in_project(summary)
 
-    def _show(self, keep: str | None = None) -> None:
-        """Arrange the rows again; the cursor stays on its session."""
+    def _show(self, keep: str | None = None, *, from_scan: bool = False) -> None:
+        """Arrange the rows again; the cursor stays on its session. After a scan, one on the first row stays there."""
         line_list = self.query_one("#list", LineList)
-        selected = keep or (self.selected.ref if self.selected is not None else None)
+        is_first = from_scan and line_list.cursor == line_list.first
+        selected = keep or (self.selected.ref if self.selected is not None and not is_first else None)
         in_scope = None if self._is_everywhere else self._is_in_project
         found = list_sessions(
             self._known,
@@ -259,11 +261,15 @@ class SessionsScreen(ActionScreen[None]):
 
     def _update(self, sessions: tuple[Summary, ...], is_scanning: bool, error: str) -> None:
         self._known, self._is_scanning, self._error = sessions, is_scanning, error
-        if not self._is_everywhere and not any(map(self._is_in_project, sessions)):
-            self._is_everywhere = True
+        self._choose_scope()
         if not is_scanning:
             self._load_tags()  # sessions that were found meanwhile may have some
-        self._show()
+        self._show(from_scan=True)
+
+    def _choose_scope(self) -> None:
+        """Show all projects as long as this one has no sessions, unless the user chose."""
+        if not self._chose_scope and self._known:
+            self._is_everywhere = not any(map(self._is_in_project, self._known))
 
     @work(thread=True, exclusive=True, group="tags")
     def _load_tags(self) -> None:
@@ -329,7 +335,7 @@ class SessionsScreen(ActionScreen[None]):
 
     def _complete(self, box: Input) -> None:
         if not box.value:
-            self._is_everywhere = not self._is_everywhere
+            self._is_everywhere, self._chose_scope = not self._is_everywhere, True
             self._show()
             return
         completed = complete_filter(box.value, self.app.workbench.filter_values(self._known, self._tags), FILTERS)
