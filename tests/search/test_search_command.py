@@ -104,7 +104,7 @@ def test_a_hit_shows_its_session_its_entry_and_marked_words(place: Place) -> Non
     assert ran.code == 0
     assert re.fullmatch(
         r"needletitle  pi · work · \d+\w+ · 0a000001\S*\n"
-        r"  1  result of read · a0000004 · \d+% · \d+\w+ · before a compaction · failed\n"
+        r"  1  read result · a0000004 · \d+% · \d+\w+ · before a compaction · failed\n"
         r"     a «needleoutput» b\n",
         ran.out,
     )

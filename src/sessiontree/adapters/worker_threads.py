@@ -1,8 +1,8 @@
 """Run blocking calls in worker threads, under asyncio and trio alike.
 
-Under asyncio, the threads are those of a pool here: with `anyio.to_thread`, the way to the thread and back takes longer
-than most reads and writes, and with `ThreadPoolExecutor` half as long again as with this pool. Everything else goes
-through anyio.
+Under asyncio, calls run in this module's pool: with `anyio.to_thread`, the round trip to a thread takes longer than
+most reads and writes, and with `ThreadPoolExecutor` half as long again as with this pool. Everything else goes through
+anyio.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ _MAX_THREADS = 40
 
 
 async def run_read(call: Callable[[], T]) -> T:
-    """Run a call that writes nothing. Cancellation returns at once; the thread ends by itself."""
+    """Run a call that writes nothing. Cancellation returns immediately; the thread finishes on its own."""
     if not _is_in_asyncio():
         return await to_thread.run_sync(call, abandon_on_cancel=True)
     started = _Call(call)
     try:
         await started.waiter
     except asyncio.CancelledError:
-        started.is_abandoned = True  # if no thread has begun with it, none does
+        started.is_abandoned = True  # a thread that has not started the call skips it
         raise
     return started.result()
 
 
 async def run_write(call: Callable[[], T]) -> T:
-    """Run a call that writes. It always runs to its end; a cancellation is raised again when its outcome is known."""
+    """Run a call that writes. It always runs to completion; a cancellation is re-raised when its outcome is known."""
     if not _is_in_asyncio():
         with anyio.CancelScope(shield=True):
             return await to_thread.run_sync(call)
@@ -49,12 +49,12 @@ async def run_write(call: Callable[[], T]) -> T:
     try:
         await started.waiter
     except asyncio.CancelledError:
-        with anyio.CancelScope(shield=True):  # anyio repeats a cancellation in every pass of the event loop
+        with anyio.CancelScope(shield=True):  # anyio repeats a cancellation in every event loop iteration
             while not started.is_done:
                 started.waiter = started.loop.create_future()
                 with suppress(asyncio.CancelledError):  # a task that asyncio itself cancels ignores the shield
                     await started.waiter
-        started.failure = None  # the cancellation is what the caller has asked for
+        started.failure = None  # the caller asked for the cancellation
         raise
     return started.result()
 

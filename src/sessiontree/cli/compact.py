@@ -1,7 +1,7 @@
 """Replace older messages with a summary, so that the session fits a model's context window again.
 
 Nothing is removed from the file; --undo goes back to before the summary. A summary written by the agent itself is
-undone only if --compaction names it. Works with every agent's sessions, in the agent's own format.
+undone only if --compaction names it. Works with every session that can be written, in its agent's own format.
 """
 
 from __future__ import annotations

@@ -331,7 +331,7 @@ class _Conversion:
             trial = _Conversion(self._session, self._target, self._meta, Report("", ""), self._edits, self._unsent)
             with open_file(path, "wb") as file:
                 file.writelines(trial.iter_lines(leaf, all_branches=False, restates=False))
-            # These clients send words of their own with a summary, even with a blank one.
+            # These clients add their own words to a summary, even to a blank one.
             is_blank = any(map(_is_blank_summary, trial._worded.values()))
             if not trial._risks.found and not self._unsent.are_mixed and not is_blank:
                 return None

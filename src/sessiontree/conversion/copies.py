@@ -52,7 +52,7 @@ class CopyFile:
     def add(self, copy: Copy) -> None:
         """Record a copy; records of copies that do not exist anymore are removed.
 
-        A document that cannot be parsed is kept beside the new one.
+        A document that cannot be parsed is kept next to the new one.
         """
 
         def update(data: bytes | None) -> bytes:

@@ -44,7 +44,7 @@ def plan_resumption(
 ) -> Resumption:
     """Plan how an agent resumes a session; by default the agent it belongs to. Writes nothing.
 
-    With `copies`, a copy that was made of the session as it is now is resumed instead of another new one.
+    With `copies`, an up-to-date copy of the session is reused instead of creating a new one.
     """
     agent = agent or session.dialect.name
     if agent == DEFAULT_DIALECT:
@@ -58,7 +58,7 @@ def plan_resumption(
         command = resume_in_place(session.dialect, meta, session.location, environment)
         if command is not None:
             return Resumption(command, folder)
-    # What other read options give is another copy, which is not recorded.
+    # Other read options produce a different copy, which is not recorded.
     if copies is not None and session.read_options == ReadOptions():
         found = copies.find_current(session, agent, folder)
         if found is not None:

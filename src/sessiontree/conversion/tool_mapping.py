@@ -34,7 +34,7 @@ class Mapped(Struct, frozen=True):
     changed: tuple[str, ...] = ()
 
 
-@lru_cache(maxsize=64)  # asked for each call of a session
+@lru_cache(maxsize=64)  # called for each tool call of a session
 def tools_of(agent: str) -> ToolTable | None:
     """The tools of a dialect's client; None if they are unknown, or no such dialect is installed."""
     return client_of(agent).tools

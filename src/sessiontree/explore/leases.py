@@ -1,8 +1,8 @@
 """Which process runs a lane, and whether it is still alive.
 
-A lease is an entry of its lane. It is valid if its parent is the last entry written under the lease before it. When two
-processes take the same lane at once, the one whose line comes first in the file has it: both reach that conclusion from
-the file alone, without a lock. The loser's entry becomes a dead branch.
+A lease is an entry of its lane. It is valid if its parent is the last entry written under the lease before it. If two
+processes take the same lane at once, the one whose line comes first in the file wins: both conclude that from the file
+alone, without a lock. The loser's entry becomes a dead branch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sessiontree.explore.lane import Lane
 
 LEASE_SECONDS = 120.0
-"""Applies to processes on other machines: one that died on this machine is detected at once."""
+"""Matters only for processes on other machines: one that died on this machine is detected immediately."""
 _TIME_LOSS = 0.02
 """Share of a time limit that may be lost when a process dies. It sets the interval of the plan's heartbeats."""
 
@@ -58,7 +58,7 @@ def is_free(lease: Lease | None, last_write: str) -> bool:
     if lease.host == _host():
         if lease.pid == os.getpid() and lease.started == _start_time(lease.pid):
             return lease.token not in _held
-        if _start_time(lease.pid) != lease.started:
+        if _start_time(lease.pid) != lease.started:  # it has ended, or another process has its pid now
             return True
     return time.time() - unix_seconds(last_write) > lease.seconds
 
@@ -108,7 +108,7 @@ class LeaseKeeper:
     async def holds_lane(self, lane: Lane) -> bool:
         """Whether this process may still work on a lane.
 
-        With limits it has to hold the plan too, as one process alone enforces them.
+        With limits, it must also hold the plan, because a single process enforces them.
         """
         exploration = self._exploration
         is_limited = exploration.budget.is_limited
@@ -138,7 +138,7 @@ class LeaseKeeper:
         return current is not None and lease is not None and current.token == lease.token
 
     def release_plan(self) -> None:
-        """Write that this process creates no more lanes. Blocking."""
+        """Record that this process creates no more lanes. Blocking."""
         if self.plan_lease is None:
             return
         log = self._exploration.log
@@ -177,6 +177,6 @@ class LeaseKeeper:
         log = self._exploration.log
         log.refresh()
         tracked = log.tracked[self._exploration.plan_id]
-        if tracked.lease == lease:
+        if tracked.lease == lease:  # otherwise the beat would land on the branch of the process that took over
             write(Branch(self._exploration.session, tracked.leaf), Heartbeat(lease.token))
             self.last_write = time.time()

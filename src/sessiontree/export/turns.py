@@ -57,7 +57,7 @@ class Turn(Struct):
 
 
 def iter_turns(source: Source) -> Iterator[Turn]:
-    """The turns of the active branch. Results belong to the answer with their call; others are steps of their own."""
+    """The turns of the active branch. Results belong to the answer with their call; others are separate steps."""
     turn = Turn()
     calls: dict[str, Step] = {}
     now = milliseconds(source.session.header.timestamp) or 0

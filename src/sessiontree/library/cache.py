@@ -439,6 +439,7 @@ def _prepare(database: sqlite3.Connection) -> sqlite3.Connection:
     try:
         database.execute("PRAGMA page_size = 16384")  # of a new file: four times fewer reads than with small pages
         database.execute("PRAGMA journal_mode = WAL")
+        # A power failure may lose the last transactions, which a cache can afford, but never damages the file.
         database.execute("PRAGMA synchronous = NORMAL")
         if _version(database) != VERSION:
             _make_tables(database)
@@ -485,7 +486,7 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
 def _rebuild(path: str) -> sqlite3.Connection:
     """Move a damaged database away and create a new one. One process does it while the others wait.
 
-    Of a file whose structure is sound, only the tables are created again: their content is not what we expect.
+    If the structure of the file is sound, only the tables are recreated, because their content is unexpected.
     """
     try:
         with file_lock(f"{path}.lock", timeout=None):

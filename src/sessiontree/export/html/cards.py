@@ -1,7 +1,7 @@
 """Records as cards: one for each prompt, answer, summary and remark.
 
 An answer that its format stores in several entries (thinking, text, calls) is one card with its usage once. Each entry
-keeps an element of its own, so that links to it work.
+keeps its own element, so that links to it work.
 """
 
 from __future__ import annotations
