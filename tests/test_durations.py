@@ -61,6 +61,19 @@ def test_everything_else_is_not_a_duration(text: str) -> None:
         parse_since(text)
 
 
+@pytest.mark.parametrize(
+    "text", ["yesterday", "today", "2026-11", "2026-11-01", "2026-11-01T09:30", "2026-11-01T09:30Z"]
+)
+def test_a_day_and_a_time_mean_the_same_in_options_and_searches(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert since_option(text) == pytest.approx(since_filter(text), abs=30)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
 @pytest.mark.parametrize(("text", "meaning"), [("6m", "6 minutes"), ("1min", "1 minute"), ("30s", "30 seconds")])
 def test_a_short_time_is_refused_as_an_age_with_its_meaning(text: str, meaning: str) -> None:
     with pytest.raises(UsageError, match=f"means {meaning}; for months write "):

@@ -18,7 +18,7 @@ import sessiontree
 from sessiontree.core.entries import Compaction, MessageEntry, Unknown
 from sessiontree.core.messages import Image, message_text
 from sessiontree.dialects.canonical import CanonicalEntry
-from sessiontree.errors import ExistsError, InvalidEntryError, NotFoundError, ReadOnlyError
+from sessiontree.errors import ExistsError, InvalidEntryError, NotFoundError, ReadOnlyError, UsageError
 from sessiontree.session.open import open_reader
 from sessiontree.stores.file import FileStore
 from sessiontree.stores.memory import MemoryStore
@@ -228,6 +228,14 @@ def test_a_name_is_one_line_and_can_be_removed(session: sessiontree.Session) -> 
     assert sessiontree.open(session.location).name == "two lines"
     session.rename(None)
     assert sessiontree.open(session.location).name is None
+
+
+def test_a_name_that_listings_would_not_find_is_refused(session: sessiontree.Session) -> None:
+    session.append("user", "hello")
+    session.rename("x" * 1_000)
+    with pytest.raises(UsageError, match="1,001 characters; at most 1,000"):
+        session.rename("x" * 1_001)
+    assert session.name == "x" * 1_000
 
 
 def test_settings_have_defaults_and_are_checked(session: sessiontree.Session) -> None:

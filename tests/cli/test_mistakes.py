@@ -34,6 +34,19 @@ def test_a_session_without_messages_is_not_converted(run: Run, tmp_path: Path, h
     assert "nothing to convert" in run("resume", str(empty), "--in", "claude", "--print").err
 
 
+def test_an_empty_time_is_refused(run: Run) -> None:
+    for command in ("list", "stats"):
+        ran = run(command, "--since", "")
+        assert (ran.code, ran.out) == (2, "")
+        assert "--since expects an age" in ran.err
+
+
+def test_the_path_of_a_folder_is_not_a_session(run: Run, tmp_path: Path) -> None:
+    ran = run("show", str(tmp_path))
+    assert (ran.code, ran.out) == (1, "")
+    assert f"{tmp_path}: a folder, not a session" in ran.err
+
+
 @pytest.mark.parametrize("command", ["show", "info", "open", "tag"])
 def test_the_name_of_a_folder_is_not_taken_for_a_title(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str

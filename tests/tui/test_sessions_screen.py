@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -156,7 +157,28 @@ def test_text_is_searched_in_the_sessions_of_the_scope_only(running: Running, wo
     asyncio.run(run())
 
 
-def test_the_command_that_resumes_the_session_is_shown_and_enter_carries_it_out(running: Running) -> None:
+def test_enter_on_a_session_of_an_agent_that_is_not_installed_offers_other_ways(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", os.defpath)
+
+    async def run() -> None:
+        async with running() as pilot:
+            await pilot.press("down", "home", "enter")
+            assert pilot.app.is_running
+            (notice,) = pilot.app._notifications
+            assert notice.message.startswith("claude is not installed or not on the PATH. In the list: t shows")
+
+    asyncio.run(run())
+
+
+def test_the_command_that_resumes_the_session_is_shown_and_enter_carries_it_out(
+    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "claude").write_text("#!/bin/sh\n")
+    (tmp_path / "claude").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
     async def run() -> None:
         async with running() as pilot:
             await pilot.press("down", "home")

@@ -9,6 +9,7 @@ import functools
 import os
 import re
 import shlex
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -148,6 +149,15 @@ class Workbench:
         if command is None or not summary.cwd:
             return f"sessiontree resume {shlex.quote(summary.id)}"
         return f"cd {shlex.quote(summary.cwd)} && {shlex.join(command)}"
+
+    def find_missing_program(self, summary: Summary) -> str | None:
+        """The program of the session's agent, if it is not installed."""
+        from sessiontree.conversion.install import find_destination
+
+        meta = SessionMeta(summary.id, "", summary.cwd, origin=summary.ref)
+        command = find_destination(dialect_named(summary.agent), meta, self.library.environment).resume
+        is_missing = bool(command) and shutil.which(command[0]) is None
+        return command[0] if is_missing else None
 
     def with_short_paths(self, command: str) -> str:
         """A command or a path with `~` for the home folder, where a shell would expand it."""

@@ -9,8 +9,6 @@ import time
 
 from sessiontree import plugins
 from sessiontree.cli.parser import Options
-from sessiontree.core.durations import UNITS, parse_duration
-from sessiontree.core.entries import milliseconds
 from sessiontree.errors import UsageError
 from sessiontree.library.library import Library
 from sessiontree.library.roots import parse_roots
@@ -78,13 +76,12 @@ def scan_progress() -> Progress | None:
 
 
 def parse_since(text: str) -> int:
-    """Parse an age (7d) or a date into milliseconds since the epoch."""
-    found = parse_duration(text)
-    if found is not None:
-        return round(1000 * (time.time() - found.seconds))
-    at = milliseconds(text)
+    """Parse a time by the rules of `since:` in searches; milliseconds since the epoch."""
+    from sessiontree.search.query_parser import TIMES, parse_time  # most listings need none of it
+
+    at = parse_time(text)
     if at is None:
-        raise UsageError(f"--since {text!r}: expected an age like 7d (units: {UNITS}) or a date like 2026-11-01")
+        raise UsageError(f"--since expects {TIMES}, not {text!r}")
     return at
 
 

@@ -110,7 +110,7 @@ def _select(
     found = library.sessions(
         agent=options.agent,
         project=project,
-        since=parse_since(options.since) if options.since else None,
+        since=None if options.since is None else parse_since(options.since),
         named=options.named,
         sort=options.sort,
     )

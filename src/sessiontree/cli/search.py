@@ -138,7 +138,7 @@ def _results(library: Library, options: Options) -> Results:
     _check_filters(library, options)
     arguments: dict[str, Any] = {
         "agent": options.agent,
-        "since": parse_since(options.since) if options.since else None,
+        "since": None if options.since is None else parse_since(options.since),
         "project": options.project,
         "limit": options.limit,
         "offset": options.offset,

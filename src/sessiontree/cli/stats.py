@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: Options) -> None:
     if options.json and options.csv:
         raise UsageError("--json and --csv cannot be used together")
-    since = parse_since(options.since) if options.since else None
+    since = None if options.since is None else parse_since(options.since)
     project = requested_project(options)
     with open_library(options) as library:
         agent = known_agent(library, options.agent)

@@ -62,7 +62,7 @@ _OTHER_NAMES = {
 }
 
 _OPERATORS = {"OR", "|", "AND", "NOT"}
-_TIMES = f"an age (7d; units {UNITS}), a date or time (2026-11-01T09:30), today or yesterday"
+TIMES = f"an age (7d; units {UNITS}), a date or time (2026-11-01T09:30), today or yesterday"
 _LAST_MILLISECOND = 253_402_300_799_999  # the end of the year 9999
 _name = re.compile(r"([A-Za-z]+):")
 _month = re.compile(r"(?P<year>\d{4})(?:-(?P<month>\d\d?))?\Z", re.ASCII)
@@ -376,9 +376,9 @@ class _Parser:
                 return "branch: cannot be negated; use is:abandoned for the other branches"
             self.filters = replace(self.filters, branch=value)
         else:
-            at = _time(value, self.now)
+            at = parse_time(value, self.now)
             if at is None:
-                return f"{name}: expects {_TIMES}, not {value!r}"
+                return f"{name}: expects {TIMES}, not {value!r}"
             # A negated `since` is a `before`, and the other way round.
             self.filters = replace(self.filters, **{"since" if (name == "since") != negated else "before": at})
         return ""
@@ -436,7 +436,7 @@ def _regex_error(pattern: str) -> str:
     return ""
 
 
-def _time(text: str, now: datetime | None) -> int | None:
+def parse_time(text: str, now: datetime | None = None) -> int | None:
     """Convert an age, a date, a time or the name of a day to milliseconds since 1970; None if it is invalid."""
     here = now or datetime.now()
     zone = here.tzinfo

@@ -48,6 +48,8 @@ from sessiontree.stores.contract import SessionRepository, SessionStore
 from sessiontree.stores.memory import MemoryStore
 from sessiontree.stores.repositories import open_repository
 
+MAX_NAME = 1_000
+"""Characters of a name. Listings read only the ends of a file, where a longer one is not found."""
 _APPROVALS = ("approval_mode", "approval_tools")
 
 
@@ -236,7 +238,10 @@ class Session(Writer):
 
     def rename(self, name: str | None) -> None:
         """Name the session; None removes the name."""
-        self._append_metadata("session_info", {"name": " ".join((name or "").split())})
+        shown = " ".join((name or "").split())
+        if len(shown) > MAX_NAME:
+            raise UsageError(f"the name has {len(shown):,} characters; at most {MAX_NAME:,} are allowed")
+        self._append_metadata("session_info", {"name": shown})
 
     def set_config(self, **changes: Any) -> Config:
         """Change settings of the session (fields of `Config`) and return all of them."""

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable, Iterator
 from fcntl import LOCK_EX, LOCK_NB
 from os import SEEK_CUR, lseek, pread, preadv
-from stat import S_ISREG
+from stat import S_ISDIR, S_ISREG
 from time import monotonic
 from typing import TYPE_CHECKING, NoReturn
 
@@ -258,7 +258,8 @@ class FileStore:
             if not S_ISREG(stat.st_mode):
                 os.close(self._reader)
                 self._reader = -1
-                raise StoreError(f"{self.location}: not a regular file")
+                kind = "a folder, not a session" if S_ISDIR(stat.st_mode) else "not a regular file"
+                raise StoreError(f"{self.location}: {kind}")
             self._identity = (stat.st_dev, stat.st_ino)
         return self._reader
 

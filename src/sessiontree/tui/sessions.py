@@ -45,6 +45,7 @@ _SEARCH_DELAY = 0.25
 _MAX_HITS = 60
 _BEFORE_MATCH = 6
 _WIDE = 110
+_INSTEAD = "In the list: t shows the tree, c continues in a chat here, o in another agent."
 
 _LIST_KEYS = (
     KeyRow("Enter", "resume in the session's own agent", Shortcut("enter", "resume", "Resume")),
@@ -384,8 +385,14 @@ class SessionsScreen(ActionScreen[None]):
     def action_resume(self) -> None:
         def resume(summary: Summary) -> None:
             # A native session belongs to no other agent.
-            is_ours = self.app.workbench.is_native(summary)
-            self.app.leave(Chat(summary.ref) if is_ours else Resume(summary.ref))
+            if self.app.workbench.is_native(summary):
+                self.app.leave(Chat(summary.ref))
+            elif program := self.app.workbench.find_missing_program(summary):
+                self.notify(
+                    f"{program} is not installed or not on the PATH. {_INSTEAD}", severity="warning", timeout=10
+                )
+            else:
+                self.app.leave(Resume(summary.ref))
 
         self._with_selected(resume)
 
