@@ -51,7 +51,7 @@ FACTS: dict[str, tuple[str, str, int, tuple[str, ...], tuple[str, ...]]] = {
         (),
     ),
     "claude-24_sdk_fork_session": ("c2408f10-83bf-4bd8-a085-eae18f46a538", "2026-11-15T07:03:48.130462Z", 5, (), ()),
-    "claude-26_pi_converted": ("be4d8a02-0d7a-5f9c-9504-aa21a1f88425", "2026-01-02T03:00:09.000Z", 3, (), ()),
+    "claude-26_pi_converted": ("be4d8a02-0d7a-5f9c-9504-aa21a1f88425", "2026-01-02T03:00:09.000Z", 0, (), ()),
     "claude-rules-A1-kept-stretch-summary-is-last": (
         "180f7898-eaa8-5511-8cd3-e49e5b14738c",
         "2026-10-01T00:00:04.200Z",
@@ -97,7 +97,7 @@ FACTS: dict[str, tuple[str, str, int, tuple[str, ...], tuple[str, ...]]] = {
     "claude-rules-C3-real-compacted-then-sessiontree-branch-append": (
         "2feb84a3-bb07-44d8-899f-54fc4705f453",
         "2026-11-16T07:40:47.346Z",
-        5,
+        4,
         (),
         (),
     ),

@@ -54,7 +54,7 @@ def test_a_deleted_worktree_is_recreated_with_its_branch(tmp_path: Path, tree: P
     saved = command("worktree", "save", NATIVE_ID, "--json").json
     assert (saved["path"], saved["branch"], saved["repository"]) == (str(tree), "feature", str(tmp_path / "repository"))
     assert saved["head"] == git(tree, "rev-parse", "HEAD")
-    assert "exists already" in command("worktree", "restore", NATIVE_ID).err
+    assert "already exists" in command("worktree", "restore", NATIVE_ID).err
     shutil.rmtree(tree)
     assert "(gone)" in command("worktree", "list").out
     command("worktree", "restore", NATIVE_ID, "--dry-run")

@@ -280,7 +280,7 @@ def test_tokens_are_shown_once_hashed_in_the_database_and_revoked_by_a_command(
 def test_a_server_for_users_names_what_it_exposes() -> None:
     warning = exposure(ServeOptions(host="0.0.0.0", users=True), "a token", "the sessions of its tenant")
     assert warning is not None
-    assert "whoever has a token can read and change the sessions of its tenant" in warning
+    assert "anyone with a token can read and change the sessions of its tenant" in warning
     assert "agent" not in warning
 
 

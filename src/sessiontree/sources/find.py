@@ -15,8 +15,6 @@ from sessiontree.stores.contract import SessionRef
 from sessiontree.stores.safe_files import read_small
 
 _LINES = ".jsonl"
-_FIRST_LINE = 64 * 1024
-"""Bytes that are read of a first line; a longer one counts as that of a session."""
 
 
 def iter_sessions(path: str, on_error: Callable[[OSError], None] | None = None) -> Iterator[SessionRef]:
@@ -41,7 +39,7 @@ def iter_sessions(path: str, on_error: Callable[[OSError], None] | None = None) 
 
 def _has_json_objects(path: str) -> bool:
     """Whether the first line of a file is a JSON object. Prompt histories, logs and records have such lines, too."""
-    return bool(parse_object((read_small(path, _FIRST_LINE) or b"").partition(b"\n")[0]))
+    return bool(parse_object((read_small(path) or b"").partition(b"\n")[0]))
 
 
 def _is_session(path: str, dialects: list[Locations]) -> bool:
