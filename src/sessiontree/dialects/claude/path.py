@@ -434,6 +434,9 @@ def _is_on_pinned_branch(chain: Chain, loaded: LoadedLines, candidate: int, pinn
         return True
     # A result counts as the shard that is its parent. One that follows another result does not belong to the response
     # here, although it is sent with it.
+    turn = _find_turn(chain, loaded, pinned)
+    if turn is not None and chain.summary(turn).results:
+        pinned = turn  # a note after a result counts as the result; one after a shard does not count as the shard
     shard = _parent_link(chain, pinned) if chain.summary(pinned).results else pinned
     if shard is None or not chain.summary(shard).calls:
         return False
