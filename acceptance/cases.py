@@ -205,6 +205,23 @@ def _without_anchors_of_last_boundaries(lines: Sequence[bytes]) -> list[bytes]:
     return _change_last_boundaries(lines, _without_anchor)
 
 
+def _with_typed_prompts_as_output(lines: Sequence[bytes]) -> list[bytes]:
+    """Replace the attachments of prompts that were typed in between by output of commands with the same text."""
+    return [
+        render_json({**line, "type": "system", "subtype": "local_command", "content": prompt}) + b"\n"
+        if (prompt := _typed_prompt(line := parse_object(raw))) is not None
+        else raw
+        for raw in lines
+    ]
+
+
+def _typed_prompt(line: JsonObject) -> str | None:
+    """Return the prompt of a line that was typed while Claude Code worked, which it records as an attachment."""
+    attachment = line.get("attachment")
+    prompt = attachment.get("prompt") if isinstance(attachment, dict) else None
+    return prompt if isinstance(prompt, str) else None
+
+
 def _without_anchor(boundary: JsonObject) -> JsonObject:
     metadata = {
         name: {**value, "anchorUuid": MISSING} if isinstance(value, dict) and "anchorUuid" in value else value
@@ -249,6 +266,9 @@ LOSSES: dict[str, Change] = {
     "Claude Code sends nothing of a file that ends with a boundary which names a hidden anchor": (
         _without_anchors_of_last_boundaries
     ),
+    "Claude Code adds a prompt typed in between to a result, and loses both if the result has no call": (
+        _with_typed_prompts_as_output
+    ),
 }
 """Reasons why Claude Code sends only the end of the history that we read, or nothing; likewise."""
 
@@ -265,6 +285,14 @@ def _explain_loss(case: Case, changes: Mapping[str, Change], folder: Path) -> st
     return None
 
 
+def _typed_prompts(case: Case) -> list[str]:
+    """Return the prompts of a transcript that were typed while Claude Code worked."""
+    if not case.is_original:
+        return []
+    lines = map(parse_object, case.source.path.read_bytes().splitlines())
+    return [prompt for line in lines if (prompt := _typed_prompt(line)) is not None]
+
+
 def _rebuilds_history(case: Case, lines: Sequence[bytes], folder: Path) -> bool:
     """Whether a program rebuilds the history of a session from other lines."""
     folder.mkdir(parents=True)
@@ -275,7 +303,7 @@ def _rebuilds_history(case: Case, lines: Sequence[bytes], folder: Path) -> bool:
     except NoHistoryError:
         return False
     ours, theirs = compare_history(case, case.source.opened(case.program), rebuilt)
-    return ours == theirs or bool(purposes(ours, theirs))
+    return ours == theirs or bool(purposes(ours, theirs, rebuilt["messages"], _typed_prompts(case)))
 
 
 def _try_branches(case: Case, path: Path, folder: Path) -> Outcome:
@@ -482,7 +510,7 @@ def find_rule_difference(
         theirs = with_repeated_ids(theirs, ours)
         if ours == theirs:
             return "calls that a session repeats have numbered ids in Claude Code"
-    if case.program == "claude" and (found := purposes(ours, theirs)):
+    if case.program == "claude" and (found := purposes(ours, theirs, rebuilt["messages"], _typed_prompts(case))):
         return "; ".join(found)
     if case.is_original and (case.source.dialect, case.program) != ("native", "omp"):
         return None

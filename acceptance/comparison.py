@@ -16,8 +16,8 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import filterfalse, groupby, takewhile
 from typing import Any, TypeAlias
 
 from msgspec.structs import replace
@@ -86,6 +86,7 @@ _IMAGE = re.compile(r" ?\[image/[\w.+-]+ [0-9a-f]{12}\]")
 _NUMBERED_ID = re.compile(r"(.+)_\d+\Z")
 
 _ANSWER = "assistant: "
+_THOUGHTS = ("thinking", "redacted_thinking")
 
 MAX_LINE = 160
 MAX_DIFFERENCE = 24
@@ -210,9 +211,15 @@ def _is_readable(image: Image) -> bool:
         return False
 
 
-def purposes(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
+def purposes(
+    ours: Sequence[str], theirs: Sequence[str], sent_messages: Sequence[JsonObject] = (), typed: Collection[str] = ()
+) -> list[str]:
     """The intended differences from what Claude Code sends for its own transcript, if the histories differ in nothing
-    else; otherwise none."""
+    else; otherwise none.
+
+    `sent_messages` are the messages of which the client's lines were made. `typed` are prompts that were typed while
+    the client worked.
+    """
     found: list[str] = []
     count = len(ours)
     # One that an earlier run recorded is part of the transcript, and in both.
@@ -227,9 +234,25 @@ def purposes(ours: Sequence[str], theirs: Sequence[str]) -> list[str]:
     if stopped:
         found.append("Claude Code adds that a background task did not end")
         sent = sent[:-stopped]
-    if sent != ours:
-        found.append("Claude Code puts the texts of a response before its calls")
-        ours, sent = _with_texts_first(ours), _with_texts_first(sent)
+    last_thoughts = set(_last_thoughts(sent_messages)).difference(ours)
+    changes: list[tuple[str, Callable[[Sequence[str]], list[str]]]] = [
+        (
+            "Claude Code sends thinking at the end of an answer",
+            lambda lines: [*filterfalse(last_thoughts.__contains__, lines)],
+        ),
+        ("Claude Code puts the texts of a response before its calls", _with_texts_first),
+        (
+            "Claude Code sends a prompt typed in between before the others",
+            lambda lines: _with_typed_first(lines, typed),
+        ),
+    ]
+    for name, change in changes:
+        if sent == ours:
+            break
+        changed = change(ours), change(sent)
+        if changed != (ours, sent):
+            found.append(name)
+            ours, sent = changed
     return found if sent == ours else []
 
 
@@ -275,6 +298,23 @@ def _with_texts_first(lines: Sequence[str]) -> list[str]:
     found: list[str] = []
     for is_answer, group in groupby(lines, _is_answer):
         found += sorted(group, key=lambda line: is_answer and line.startswith("assistant calls "))
+    return found
+
+
+def _last_thoughts(messages: Sequence[JsonObject]) -> Iterator[str]:
+    """The lines of thinking with nothing after it in its message: the API refuses such a message."""
+    for message in messages:
+        blocks = _blocks(message["content"]) if message["role"] == "assistant" else ()
+        thoughts = takewhile(lambda block: block["type"] in _THOUGHTS, reversed(list(blocks)))
+        yield from (_thinking_line(message["role"], block) for block in thoughts)
+
+
+def _with_typed_first(lines: Sequence[str], typed: Collection[str]) -> list[str]:
+    """Lines with the prompts that were typed in between before the others of their turn."""
+    wanted = {f"user: {fold(text)}" for text in typed}
+    found: list[str] = []
+    for is_prompt, group in groupby(lines, lambda line: line.startswith("user: ")):
+        found += sorted(group, key=lambda line: is_prompt and line not in wanted)
     return found
 
 
@@ -418,9 +458,13 @@ def _lines_of_block(role: str, block: JsonObject, matcher: _TextMatcher, *, thin
             yield f"{kind} of {block['tool_use_id']}: {text}"
         case "thinking" | "redacted_thinking":
             if thinking:
-                yield f"{role} thinks: {fold(block.get('thinking', ''))} {block.get('signature', '')}"
+                yield _thinking_line(role, block)
         case _:
             yield f"{role}: {_inside(block)}"
+
+
+def _thinking_line(role: str, block: JsonObject) -> str:
+    return f"{role} thinks: {block.get('data') or fold(block.get('thinking', ''))} {block.get('signature', '')}"
 
 
 def _inside(block: JsonObject) -> str:

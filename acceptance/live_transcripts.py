@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from base64 import b64decode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,7 +23,8 @@ from acceptance.live_samples import SECONDS, make_project
 from acceptance.programs import folder, install
 from acceptance.progress import log, log_difference
 from acceptance.sources import Source
-from sessiontree.core.jsonio import parse_object
+from acceptance.trees import PICTURE
+from sessiontree.core.jsonio import parse_object, render_json
 
 Step: TypeAlias = Literal["text", "tools", "kill", "compact", "fork", "rewind", "task", "edit"]
 
@@ -36,6 +38,17 @@ _STEPS: dict[Step, float] = {
     "task": 1,
     "edit": 2,
 }
+_HOOKS = {
+    event: [{"hooks": [{"type": "command", "command": command}]}]
+    for event, command in {
+        "UserPromptSubmit": "echo context of the prompt",
+        "PreToolUse": "true",
+        "PostToolUse": "echo noticed >&2; exit 2",
+        "Stop": "echo stopped",
+    }.items()
+}
+"""Commands that the client runs in some sessions. Their output becomes attachments and system lines."""
+_FILES = ("a.txt", "b.txt", "missing.txt", "picture.png")
 _COMMANDS = ("echo hi", "ls", "cat a.txt", "sleep 0.3; echo late", "false", "seq 1 20000")
 
 
@@ -73,7 +86,12 @@ class _LiveSession:
         self._seed = seed
         self._place, self._home = place, place / "home"
         self._project = make_project(place / "project")
+        (self._project / "picture.png").write_bytes(b64decode(PICTURE))
         self._transcript: Path | None = None
+        if self._random.random() < 0.3:
+            settings = self._home / ".claude" / "settings.json"
+            settings.parent.mkdir(parents=True)
+            settings.write_bytes(render_json({"hooks": _HOOKS}))
 
     def compare_steps(self) -> Iterator[Outcome]:
         for number in range(self._random.randint(3, 8)):
@@ -134,7 +152,8 @@ class _LiveSession:
             calls = [self._call() for _ in range(self._random.randint(0, 4))]
         if step == "task":
             task = make_call("Agent", description="d", prompt=f"task {number}", subagent_type="general-purpose")
-            calls = [task, self._call()] if self._random.random() < 0.5 else [task]
+            calls = [task] * self._random.choice((1, 1, 2))
+            calls += [self._call()] if self._random.random() < 0.5 else []
             self._random.shuffle(calls)
         if step == "kill":
             # The command's parent is the client. Results of other calls may be there by then, or not.
@@ -148,7 +167,7 @@ class _LiveSession:
     def _call(self) -> str:
         read, choose = str(self._project), self._random.choice
         calls: tuple[Callable[[], str], ...] = (
-            lambda: make_call("Read", file_path=f"{read}/{choose(('a.txt', 'b.txt', 'missing.txt'))}"),
+            lambda: make_call("Read", file_path=f"{read}/{choose(_FILES)}"),
             lambda: make_call("Bash", command=choose(_COMMANDS)),
             lambda: make_call("Bash", command="sleep 0.2; echo background", run_in_background=True),
             lambda: make_call("Unknown", pattern="a"),

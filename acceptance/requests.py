@@ -26,7 +26,12 @@ _REMINDER_BEFORE = re.compile(r"\A<system-reminder>\nToday: [^<]*</system-remind
 _REMINDERS_AT_END = re.compile(
     r"(?:\s*<system-reminder>(?:(?!<system-reminder>).)*</system-reminder>)+\s*\Z", re.DOTALL
 )
-_NOTIFICATION = re.compile(r"<task-notification>.*?</task-notification>", re.DOTALL)
+# A notification about a background task, and a prompt that was typed while the client worked.
+_RECORDED = re.compile(
+    r"<task-notification>.*?</task-notification>"
+    r"|(?<=The user sent a new message while you were working:\n).*?(?=\n\nThis is how Claude Code surfaces)",
+    re.DOTALL,
+)
 
 
 def find_history(requests: Iterable[JsonObject], prompt: str) -> list[JsonObject] | None:
@@ -150,7 +155,8 @@ def conversation(messages: list[JsonObject], prompt: str) -> list[JsonObject]:
 def without_reminders(messages: Sequence[JsonObject]) -> list[JsonObject]:
     """Messages without the reminders that a client adds: texts of their own, or the end of a result.
 
-    Of a notification about a background task, which is a reminder too, its own words stay, after the results.
+    Of a notification about a background task and of a prompt typed in between, which are reminders too, the recorded
+    words stay, after the results.
     """
     found = []
     for message in messages:
@@ -159,7 +165,7 @@ def without_reminders(messages: Sequence[JsonObject]) -> list[JsonObject]:
         notifications: list[JsonObject] = []
         for block in [{"type": "text", "text": content}] if isinstance(content, str) else content:
             kept, reminders = _split_reminders(_without_reminder(block))
-            notes = [{"type": "text", "text": text} for text in _NOTIFICATION.findall(reminders)]
+            notes = [{"type": "text", "text": text} for text in _RECORDED.findall(reminders)]
             if kept is None:
                 blocks += [*notifications, *notes]
                 notifications = []

@@ -12,11 +12,15 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeAlias
 
+from acceptance.trees import PICTURE
+
 Fields: TypeAlias = dict[str, Any]
 
 START = datetime(2026, 10, 1, tzinfo=UTC)
 MODEL = "claude-sonnet-4-5"
 NIL = "00000000-0000-0000-0000-000000000000"
+SESSION = "5e551011-0000-4000-8000-000000000001"
+SIGNATURE = "c2lnbmF0dXJl"
 
 GAPS_MS = (0, 1, 300, 700, 1500, 4000, 5000, 5001, 60_000)
 GAP_WEIGHTS = (2, 2, 20, 30, 10, 4, 1, 1, 4)
@@ -104,7 +108,16 @@ class _Simulation:
             self._command()
             return
         id = self._name("U")
-        self._write(id, {"type": "user", **more, "message": {"role": "user", "content": id}})
+        content: object = id
+        if kind > 0.9:
+            content = [{"type": "text", "text": id}, *([_picture()] if self.rng.random() < 0.5 else [])]
+        elif kind > 0.87:
+            content = f"<command-name>/{id}</command-name>\n<command-args></command-args>"
+        elif kind > 0.84:
+            content = [{"type": "text", "text": "[Request interrupted by user]"}]
+        self._write(id, {"type": "user", **more, "message": {"role": "user", "content": content}})
+        if self._is_old and self.rng.random() < 0.1:
+            self._progress(id, kind="hook_progress")
 
     def _command(self) -> None:
         id = self._name("C")
@@ -121,12 +134,16 @@ class _Simulation:
         if kind < 0.1:
             self._one_line_answer(response)
             return
+        if self.rng.random() < 0.2:
+            self._shard(response, self._thinking())
         if self.rng.random() < 0.6:
             self._shard(response, self._text())
         calls = self.rng.choice((0, 0, 1, 1, 2, 3)) if self.lines[-1]["type"] == "assistant" else self.rng.randint(1, 3)
         open_calls: list[tuple[str, str]] = []
         for _ in range(calls):
             call = self._name("toolu_")
+            if self.rng.random() < 0.05:
+                self._shard(response, self._thinking())
             open_calls.append((self._shard(response, _call(call)), call))
             if self.rng.random() < 0.15:  # a fast call is answered while the response is still being received
                 self._result(*open_calls.pop())
@@ -168,16 +185,29 @@ class _Simulation:
         text = " " if self.rng.random() < 0.03 else self._name("text")
         return {"type": "text", "text": text}
 
+    def _thinking(self) -> Fields:
+        if self.rng.random() < 0.1:
+            return {"type": "redacted_thinking", "data": self._name("redacted")}
+        return {"type": "thinking", "thinking": self._name("thought"), "signature": SIGNATURE}
+
     def _result(self, parent: str, *calls: str) -> None:
         self.head = parent
         if self._is_old and self.rng.random() < 0.5:
             self._progress(calls[0])
-        blocks = [{"type": "tool_result", "tool_use_id": call, "content": f"result of {call}"} for call in calls]
+        blocks = [self._result_block(call) for call in calls]
         self._write(self._name("R"), {"type": "user", "message": {"role": "user", "content": blocks}})
 
-    def _progress(self, call: str) -> None:
+    def _result_block(self, call: str) -> Fields:
+        kind = self.rng.random()
+        content: object = f"result of {call}"
+        if kind < 0.1:
+            content = [{"type": "text", "text": content}, *([_picture()] if kind < 0.05 else [])]
+        error = {"is_error": True} if kind > 0.9 else {}
+        return {"type": "tool_result", "tool_use_id": call, "content": content, **error}
+
+    def _progress(self, call: str, *, kind: str = "bash_progress") -> None:
         parent = self.head
-        data = {"type": "bash_progress", "output": ""}
+        data = {"type": kind, "output": ""}
         self._write(self._name("P"), {"type": "progress", "data": data, "toolUseID": call, "parentToolUseID": call})
         if self.rng.random() < 0.5:
             self.head = parent  # off the chain
@@ -250,12 +280,21 @@ class _Simulation:
         before, kind = self.head, self.rng.random()
         if kind < 0.2:
             self._command()
+        elif kind < 0.3:
+            id = self._name("Q")
+            command = {"type": "queued_command", "prompt": f"typed {id}", "commandMode": "prompt"}
+            self._write(id, {"type": "attachment", "attachment": command})
+        elif kind < 0.4:
+            text = "<system-reminder>\nA reminder.\n</system-reminder>"
+            role = self.rng.choice(("system", "user"))
+            rendered = {"rendered": [{"content": text}], "renderedRole": role}
+            reminder = {"type": "task_reminder", "content": [], "itemCount": 0}
+            self._write(self._name("T"), {"type": "attachment", "attachment": reminder, **rendered})
         elif kind < 0.6:
             self._write(self._name("T"), {"type": "attachment", "attachment": {"type": "date"}, "rendered": []})
         else:
-            self._write(
-                self._name("T"), {"type": "system", "subtype": "informational", "content": "note", "level": "info"}
-            )
+            subtype = self.rng.choice(("informational", "turn_duration", "stop_hook_summary", "api_error"))
+            self._write(self._name("T"), {"type": "system", "subtype": subtype, "content": "note", "level": "info"})
         if self.rng.random() < 0.4:
             self.head = before
 
@@ -308,7 +347,14 @@ class _Simulation:
 
     def _write(self, id: str, payload: Fields) -> str:
         """Write a chain line below the head, and make it the head."""
-        fields = {"parentUuid": self.head, **payload, "uuid": id, "timestamp": self._next_time()}
+        fields = {
+            "parentUuid": self.head,
+            "isSidechain": False,
+            **payload,
+            "uuid": id,
+            "timestamp": self._next_time(),
+            "sessionId": SESSION,
+        }
         pins = self._pins == "line"
         if pins and self.rng.random() < 0.15:
             # Metadata lines are not in causal order: a pin can precede the line it names.
@@ -325,8 +371,12 @@ class _Simulation:
         return id
 
     def _metadata(self, id: str) -> None:
-        kind = self.rng.choice(("file-history-snapshot", "mode", "custom-title"))
-        values = {"mode": {"mode": "normal"}, "custom-title": {"customTitle": "A title"}}
+        kind = self.rng.choice(("file-history-snapshot", "mode", "custom-title", "queue-operation"))
+        values = {
+            "mode": {"mode": "normal"},
+            "custom-title": {"customTitle": "A title"},
+            "queue-operation": {"operation": "enqueue", "timestamp": self._next_time(), "content": "typed"},
+        }
         self.lines.append({"type": kind, **values.get(kind, {"messageId": id, "snapshot": {"messageId": id}})})
 
     def _pin(self) -> None:
@@ -360,6 +410,10 @@ class _Simulation:
             gap = -gap
         self._time += timedelta(milliseconds=gap)
         return self._time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _picture() -> Fields:
+    return {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PICTURE}}
 
 
 def _call(id: str) -> Fields:

@@ -215,3 +215,21 @@ def test_every_note_about_a_background_task_that_did_not_end_is_known() -> None:
     assert purposes(history, [*history, *added]) == ["Claude Code adds that a background task did not end"]
     assert purposes(history, [*history[:1], *added]) == []
     assert purposes([*history, "user: lost"], [*history, *added]) == []
+
+
+def test_thinking_at_the_end_of_an_answer_is_known_and_any_other_is_not() -> None:
+    block, text = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}, {"type": "text", "text": "a"}
+    ours = ["user: go", "assistant: a", "assistant: b"]
+    theirs = [*ours[:2], "assistant thinks: hm c2ln", *ours[2:]]
+    at_end = [{"role": "assistant", "content": [text, block, {**block, "thinking": "more"}]}]
+    assert purposes(ours, theirs, at_end) == ["Claude Code sends thinking at the end of an answer"]
+    assert purposes(theirs, ours, at_end) == []
+    assert purposes(ours, theirs, [{"role": "assistant", "content": [block, text]}]) == []
+
+
+def test_a_prompt_typed_in_between_may_be_before_the_others_of_its_turn() -> None:
+    ours = ["user: go", "user: typed it", "assistant: a", "user: b"]
+    moved = ["user: typed it", "user: go", *ours[2:]]
+    assert purposes(ours, moved, [], ["typed  it"]) == ["Claude Code sends a prompt typed in between before the others"]
+    assert purposes(ours, moved) == []
+    assert purposes(ours, ["user: go", *ours[2:], "user: typed it"], [], ["typed it"]) == []

@@ -2,39 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-from acceptance import edits, transcripts
+from acceptance import edits
 from acceptance.comparison import drops_open_calls
 
 import sessiontree
 from sessiontree.core.messages import message_text
 
-COMMAND_BESIDE_A_RESULT = 945817413
-"""The seed of a transcript with a branch after a result, and the output of a command beside that result."""
+CORPUS = Path(__file__).parent / "corpus" / "claude-rules"
+CONFIRMED = [json.loads(line) for line in (CORPUS / "edited.txt").read_text().splitlines()]
+"""Generated transcripts, and seeds of changes after which the client confirmed the history."""
 
-CONFIRMED = {
-    539744628: "a boundary with a parent, and no user or assistant line after it",
-    5150121: "a compaction preserves a command at the end of the path",
-    5150317: "a compaction replaces the summary after an open call, which is sent again",
-    5151113: "a branch drops an open call that separated other calls from their results",
-    855510839: "a command in a response stays, because what followed it was repeated elsewhere",
-    424227: "a command after the result of one of several calls stays when another call has no result",
-    20000215: "a command follows another one after lines that were preserved: it stays",
-    20004864: "a compaction cuts between a call and its result",
-    20017011: "a line without a uuid is not continued",
-    5153341: "a move to a response that a cycle puts before its own prompts",
-    20002476: "a move to the output of a command in a cycle of repeated lines",
-    20006671: "early results of a response with a note between its shards",
-}
-"""Seeds of transcripts whose history after the changes was confirmed with the client."""
+
+def edited(case: dict[str, Any], folder: Path) -> Path:
+    path = folder / "session.jsonl"
+    path.write_text(case["transcript"])
+    edits.edit_transcript(path, case["seed"])
+    return path
 
 
 def test_a_command_beside_the_result_that_a_branch_starts_at_is_expected(tmp_path: Path) -> None:
-    path = tmp_path / "session.jsonl"
-    path.write_bytes(transcripts.generate(COMMAND_BESIDE_A_RESULT))
-    edits.edit_transcript(path, COMMAND_BESIDE_A_RESULT)
+    (case,) = [case for case in CONFIRMED if case["name"] == "a command beside the result that a branch starts at"]
+    path = edited(case, tmp_path)
     session = sessiontree.open(path, dialect="claude")
     messages = list(session.context().messages)
     assert [message_text(message) for message in messages][-2:] == [
@@ -46,11 +39,9 @@ def test_a_command_beside_the_result_that_a_branch_starts_at_is_expected(tmp_pat
         edits._check(path, without_command, "branch")
 
 
-@pytest.mark.parametrize("seed", CONFIRMED, ids=CONFIRMED.__getitem__)
-def test_a_history_that_the_client_confirmed_is_expected(seed: int, tmp_path: Path) -> None:
-    path = tmp_path / "session.jsonl"
-    path.write_bytes(transcripts.generate(seed))
-    edits.edit_transcript(path, seed)
+@pytest.mark.parametrize("case", CONFIRMED, ids=lambda case: case["name"])
+def test_a_history_that_the_client_confirmed_is_expected(case: dict[str, Any], tmp_path: Path) -> None:
+    edited(case, tmp_path)
 
 
 CALLS = ["user: go", "assistant calls Bash a: {}", "assistant calls Bash b: {}"]

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from acceptance.cases import LOSSES, REFUSALS
 
-WITHOUT_SUBAGENTS, WITHOUT_PARENTS, WITHOUT_BOUNDARIES, WITHOUT_ANCHORS = (*REFUSALS.values(), *LOSSES.values())
+WITHOUT_SUBAGENTS, *CHANGES = (*REFUSALS.values(), *LOSSES.values())
+WITHOUT_PARENTS, WITHOUT_BOUNDARIES, WITHOUT_ANCHORS, AS_OUTPUT = CHANGES
 
 
 def line(uuid: str, parent: str | None, type: str = "user", **fields: Any) -> bytes:
@@ -48,6 +49,14 @@ def test_anchors_are_removed_from_such_boundaries_with_their_parents() -> None:
     )
 
 
-@pytest.mark.parametrize("change", [WITHOUT_SUBAGENTS, WITHOUT_BOUNDARIES, WITHOUT_PARENTS, WITHOUT_ANCHORS])
+def test_prompts_typed_in_between_become_output_of_commands() -> None:
+    typed = line("q", "a", "attachment", attachment={"type": "queued_command", "prompt": "typed"})
+    first, changed = AS_OUTPUT([FILE[0], typed])
+    fields = json.loads(changed)
+    assert first == FILE[0]
+    assert (fields["type"], fields["subtype"], fields["content"]) == ("system", "local_command", "typed")
+
+
+@pytest.mark.parametrize("change", [WITHOUT_SUBAGENTS, *CHANGES])
 def test_a_file_without_such_lines_stays_as_it_is(change: Callable[[Sequence[bytes]], list[bytes]]) -> None:
     assert change(FILE[:3]) == FILE[:3]

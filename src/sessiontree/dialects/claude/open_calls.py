@@ -5,11 +5,12 @@ line. A line with several calls is sent as soon as one of them has a result. Two
 be running:
 
 * the last answer of the history, if no prompt follows it;
-* the whole turn since the last prompt, if the history without such lines ends with a result.
+* the whole turn since the last prompt, if the history without such lines ends with a result, or with a prompt that
+  attachments follow.
 
 The first is decided with the shards of all responses together, and the second before (see `shard_order`). Both keep
-only lines after the last prompt. Output of local commands and attachments count for neither. `ReadOptions.recovered`
-sends all calls.
+only lines after the last prompt. Output of local commands counts for neither, and attachments only for the second.
+`ReadOptions.recovered` sends all calls.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Collection, Sequence
 from sessiontree.core.entries import MessageEntry
 from sessiontree.core.messages import Assistant, RedactedThinking, Text, Thinking, blocks_of
 from sessiontree.dialects.claude.chain import Chain
+from sessiontree.dialects.claude.loose_lines import is_attachment, is_turn
 from sessiontree.dialects.claude.messages import is_blank_text, is_from_client
 
 
@@ -43,17 +45,29 @@ def find_unsent_lines(
     """Return the lines of a path that the client leaves out.
 
     `open_lines` are those that have calls, all of them without a result. `ordered` is the path with the shards of each
-    response together, if it has another order.
+    response together, if it has another order. Of attachments at the end of the path, `ordered` needs none.
     """
     found = set(open_lines)
     if not found:
         return found
     turn = find_last_turn(chain, path)
-    sent = (node for node in reversed(turn) if node not in found and not _is_blank(chain, node))
-    last = next(sent, None)
-    if last is not None and chain.summary(last).results:
+    if _is_interrupted(chain, path, found):
         return found.difference(turn)
     return found.difference(_last_answer(chain, path if ordered is None else ordered, found).intersection(turn))
+
+
+def _is_interrupted(chain: Chain, path: Sequence[int], open_lines: Collection[int]) -> bool:
+    """Whether a path without the lines with open calls ends with a result, or with attachments after a prompt."""
+    has_attachments = False
+    for node in reversed(path):
+        if node in open_lines or chain.types[node] not in ("message", "attachment"):
+            continue
+        if not is_turn(chain, node):
+            has_attachments = has_attachments or not chain.facts(node).is_system
+        elif not _is_blank(chain, node):
+            summary = chain.summary(node)
+            return bool(summary.results) or (has_attachments and not summary.is_assistant)
+    return has_attachments
 
 
 def _last_answer(chain: Chain, path: Sequence[int], open_lines: Collection[int]) -> set[int]:
@@ -65,7 +79,7 @@ def _last_answer(chain: Chain, path: Sequence[int], open_lines: Collection[int])
             continue
         summary = chain.summary(node)
         if not summary.is_assistant:
-            if found and not summary.results:
+            if found and not summary.results and not is_attachment(chain, node):
                 break
         elif not found or (response and summary.response == response):
             found.add(node)

@@ -1,19 +1,23 @@
-"""Shards and results of parallel tool calls that a plain walk misses.
+"""Shards and results of parallel tool calls that a walk up the parents misses.
 
 The client writes each block of a response as a line of its own (a shard), and each result as a child of the shard with
-its call. The next turn is a child of the result written last. So a walk up from a leaf misses the other results, and
-the shards after the one it arrives at.
+its call. The next turn is a child of the result that was written last. So a walk up from a leaf misses the other
+results, and the shards below the one that it arrives at.
 
-The client (about 2.1.8x and newer) restores them by id, wherever they are in the file (measured with 2.1.325): all
-lines with the `message.id` of a response on the path are its shards. The results of their calls are the children of
-these shards, and for a call without one, any line with its id. They are together at the first shard on the path: lines
-on the path in its order, the others inserted in file order (its SDK sorts by time), and results that follow neither a
-shard nor a result of it at the end. In a response that starts inside another one, such a line can also precede the
-first shard on the path. `shard_order` then puts the shards together. Of two results for one call the first is kept.
-Results on the path stay there, and are sent only directly after their response. The exception are results before it,
-with no prompt between the two: they are sent after it (see `shard_order`). Without a `message.id` the client finds
-none of them; `ReadOptions.recovered` does. `open_calls` has the rule for calls without a result, and `loose_lines` the
-one for the client's notes in a response.
+Clients since about 2.1.8x restore these lines by id, wherever they are in the file. As measured with 2.1.325:
+
+* All lines with the `message.id` of a response on the path are its shards.
+* The results of their calls are the children of these shards; for a call without one, any line with its id. Of several
+  results for one call, the first is kept.
+* Lines on the path keep their order. The others are inserted between them in file order (the client's SDK sorts by
+  time), from the first shard on the path on. Results that follow neither a shard nor a result of the response come
+  last. In a response that starts inside another one, an inserted line can also precede the first shard on the path.
+* Results on the path stay where they are, and are sent only if they directly follow their response. The exception are
+  results before it, with no prompt between the two: they are sent after it.
+* Without a `message.id`, the client finds none of these lines; `ReadOptions.recovered` does.
+
+`shard_order` then puts the shards of each response together. `open_calls` has the rule for calls without a result, and
+`loose_lines` the one for the client's notes in a response.
 """
 
 from __future__ import annotations
@@ -194,6 +198,7 @@ class _ParallelLines:
         """Return the responses on the path with lines off it, or with another turn between their shards."""
         chain, summaries, types = self._chain, self._chain.summaries, self._chain.types
         shards = {key for _, key, _ in self._shards_off_path}
+        # Results name a call, not a response: which response has the call is only known on the path.
         answered = {
             call for node, summary in self._results_off_path if chain.is_in_tree(node) for call in summary.results
         }
@@ -327,7 +332,12 @@ class _ParallelLines:
         span.shards.update(dict.fromkeys((response.first, *response.shards), response.first))
         if missed:
             # Nothing precedes the first line of all, but a missed line can precede the others.
-            span.missed.append((max(start, span.start + 1), end, missed))
+            start = max(start, span.start + 1)
+            if span.missed and start < span.missed[-1][1]:
+                # The lines of responses that overlap are inserted together: file order decides among all of them.
+                first, last, others = span.missed.pop()
+                start, end, missed = first, max(last, end), others + missed
+            span.missed.append((start, end, missed))
 
     def _join_span(self, span: _Span) -> list[int]:
         inserted: dict[int, list[int]] = {}

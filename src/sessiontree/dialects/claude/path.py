@@ -12,8 +12,8 @@ The rules are those of client 2.1.150 and newer, as measured:
   ends with a boundary, or with a note that has no user or assistant line above it, that line has to descend. After an
   explicit pin only descendants that were written later count; it stays explicit if the next pins name the same line. A
   pin that names a boundary, or a line that does not exist, has no effect.
-  If there are preserved lines, a pin on any other line than such an end has none either, except for an explicit one at
-  the end of the file.
+  If there are preserved lines, neither has a pin on any other line than such an end, except for an explicit one at the
+  end of the file.
 * The path is followed past a boundary that names a parent, and cut there once its responses are complete. So lines
   above the boundary do not come back as parts of a response below it.
 * The system lines and attachments after the last user or assistant line are sent with it (see `loose_lines`).
@@ -66,7 +66,8 @@ def find_path(chain: Chain, leaf: int | None, read_options: ReadOptions) -> Path
     loaded = find_loaded_lines(chain)
     if read_options.recovered or not is_reached(chain, loaded, leaf):
         return find_earlier_path(chain, leaf, read_options)
-    # The client walks up from the last user or assistant line, and then adds the notes after it.
+    # The client walks up from the last user or assistant line, and then adds the notes after it. In a cycle of parents
+    # that includes a note, a walk from the note would end elsewhere.
     *notes, last = _find_row(chain, loaded, leaf)
     if not is_turn(chain, last) or any(chain.types[note] == "compaction" for note in notes):
         notes, last = [], leaf
@@ -134,7 +135,9 @@ def _with_parallel_lines(
     if first is not None:
         above = gathered.nodes[: gathered.nodes.index(first)]
         gathered = gathered.since(first)
-    ordered = order_shards(chain, gathered.nodes, gathered.spans, recovered=read_options.recovered, above=above)
+    ordered = order_shards(
+        chain, gathered.nodes, gathered.spans, recovered=read_options.recovered, above=above, trailing=trailing
+    )
     nodes = ordered.nodes
     if trailing:
         known = set(trailing).intersection(nodes)  # of a huge path, no set is created
@@ -424,11 +427,16 @@ def _can_be_pinned(chain: Chain, loaded: LoadedLines, node: int) -> bool:
 
 def _is_on_pinned_branch(chain: Chain, loaded: LoadedLines, candidate: int, pinned: int) -> bool:
     """Whether a line descends from the pinned one, or from a call that was made in parallel with it."""
+    # The client pins a line while it writes, often one of several parallel results, and is killed before the next pin.
+    # What follows another of these results still is the same conversation.
     nodes = _recorded_path(chain, loaded, candidate)
     if pinned in nodes:
         return True
-    # A result counts as the shard that is its parent. One after another result is no part of the response here,
-    # although it is sent.
+    # A result counts as the shard that is its parent. One that follows another result does not belong to the response
+    # here, although it is sent with it.
+    turn = _find_turn(chain, loaded, pinned)
+    if turn is not None and chain.summary(turn).results:
+        pinned = turn  # a note after a result counts as the result; one after a shard does not count as the shard
     shard = _parent_link(chain, pinned) if chain.summary(pinned).results else pinned
     if shard is None or not chain.summary(shard).calls:
         return False

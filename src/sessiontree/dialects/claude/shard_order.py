@@ -6,7 +6,8 @@ As measured with client 2.1.325, in this order:
   the shards of that response: no prompt, no output of a command, and no other answer, not even one that is not sent.
 * Calls without a result are left out (see `open_calls`).
 * Each shard is moved to the one of its response before it, past other answers, and past turns of the user that have a
-  result. A prompt or the output of a command without a result in its turn separates shards: they stay two messages.
+  result. A prompt or the output of a command without a result in its turn separates shards: they stay two messages. So
+  does the prompt of an attachment in a response that is separated by anything else; in others it is moved past.
 """
 
 from __future__ import annotations
@@ -40,11 +41,18 @@ class SentOrder(Struct, frozen=True):
 
 
 def order_shards(
-    chain: Chain, nodes: list[int], spans: Sequence[ShardSpan], *, recovered: bool, above: Sequence[int] = ()
+    chain: Chain,
+    nodes: list[int],
+    spans: Sequence[ShardSpan],
+    *,
+    recovered: bool,
+    above: Sequence[int] = (),
+    trailing: Sequence[int] = (),
 ) -> SentOrder:
     """Put the shards of each response together, where lines that are sent separate them.
 
     `above` are the lines before the boundary that the path starts with. Their results count for calls below it.
+    `trailing` are the system lines and attachments that are sent after the path.
     """
     # In nearly all spans, the shards are together already, and all calls have a result.
     apart: list[ShardSpan] = []
@@ -62,7 +70,7 @@ def order_shards(
         # only in the last turn does the order decide which open calls are sent
         return SentOrder(joined, has_late_results=True)
     open_lines = set() if recovered else find_lines_with_open_calls(chain, [*above, *nodes]).difference(above)
-    unsent = frozenset(find_unsent_lines(chain, nodes, open_lines, joined))
+    unsent = frozenset(find_unsent_lines(chain, [*nodes, *trailing], open_lines, joined))
     joined = _join_spans(chain, nodes, apart, unsent) if unsent else joined
     return SentOrder(joined, unsent, has_late_results=True)
 
@@ -93,6 +101,25 @@ def _find_early_results(chain: Chain, path: Sequence[int]) -> dict[int, list[int
     early: dict[str, int] = {}
     """The results since the last prompt, by call."""
     after: dict[int, list[int]] = {}
+    for node in path:
+        if chain.types[node] != "message":
+            continue
+        summary = chain.summary(node)
+        if summary.is_assistant:
+            found = dict.fromkeys(early.pop(call) for call in summary.calls if call in early)
+            if found:
+                after[node] = list(found)
+        elif summary.results:
+            for call in summary.results:
+                early.setdefault(call, node)
+        elif summary.is_message:
+            early.clear()
+    divided = _find_divided_responses(chain, path) if after else set()
+    return {node: results for node, results in after.items() if chain.summary(node).response not in divided}
+
+
+def _find_divided_responses(chain: Chain, path: Sequence[int]) -> set[str]:
+    """Return the ids of responses with a prompt, the output of a command or another answer between their shards."""
     response = ""
     """The response that the next shard continues, if it is of the same one."""
     ended: set[str] = set()
@@ -107,17 +134,10 @@ def _find_early_results(chain: Chain, path: Sequence[int]) -> dict[int, list[int
                 response = summary.response
             if response and response in ended:
                 divided.add(response)
-            found = dict.fromkeys(early.pop(call) for call in summary.calls if call in early)
-            if found:
-                after[node] = list(found)
-        elif summary.results:
-            for call in summary.results:
-                early.setdefault(call, node)
-        elif summary.is_message:
-            early.clear()
+        elif summary.is_message and not summary.results and not is_attachment(chain, node):
             ended.add(response)
             response = ""
-    return {node: results for node, results in after.items() if chain.summary(node).response not in divided}
+    return divided
 
 
 def is_settled(chain: Chain, nodes: Sequence[int], span: ShardSpan) -> bool:
@@ -166,10 +186,11 @@ def _join_spans(chain: Chain, nodes: list[int], spans: Sequence[ShardSpan], unse
 
 def _join_shards(chain: Chain, nodes: Sequence[int], shards: dict[int, int], unsent: Container[int]) -> Iterator[int]:
     types, summaries = chain.types, chain.summaries
+    divided = _find_divided_responses(chain, nodes)
     answers: list[list[int]] = []
     reached: dict[int | str, list[int]] = {}
     """The answers that the next shards can be moved to, by response."""
-    has_text = has_results = False
+    has_text = has_attachment = has_results = False
     """What the user's turn has, after the last answer that was not moved."""
     for node in nodes:
         if node in unsent:
@@ -177,13 +198,15 @@ def _join_shards(chain: Chain, nodes: Sequence[int], shards: dict[int, int], uns
             continue
         summary = (summaries[node] or chain.summary(node)) if types[node] == "message" else None
         if node in shards or (summary is not None and summary.is_assistant):
-            if has_text and not has_results:
+            # The prompt of an attachment separates only shards that something else separates, too.
+            is_divided = summary is not None and summary.response in divided
+            if (has_text or (has_attachment and is_divided)) and not has_results:
                 reached.clear()
             response = shards[node] if node in shards or summary is None else summary.response
             if response in reached:
                 reached[response].append(node)
                 continue
-            has_text = has_results = False
+            has_text = has_attachment = has_results = False
             answers.append([node])
             if response != "":
                 reached[response] = answers[-1]
@@ -193,6 +216,8 @@ def _join_shards(chain: Chain, nodes: Sequence[int], shards: dict[int, int], uns
                 continue
             if summary.results:
                 has_results = True
-            elif not is_attachment(chain, node):
+            elif is_attachment(chain, node):
+                has_attachment = True
+            else:
                 has_text = True
     return (node for answer in answers for node in answer)
