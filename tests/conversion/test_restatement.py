@@ -348,8 +348,9 @@ def test_a_target_without_resets_keeps_the_conversation_and_the_report_says_what
     ]
 
 
+@pytest.mark.parametrize("summary", ["The gist.", ""])
 @pytest.mark.parametrize("target", TARGETS)
-def test_answers_that_a_compaction_of_codex_kept_are_sent(target: str) -> None:
+def test_answers_that_a_compaction_of_codex_kept_are_sent(target: str, summary: str) -> None:
     session = pi_session(
         {"role": "user", "content": "First."},
         assistant(text("One."), call("call_1", "read", {"path": "a"})),
@@ -361,8 +362,8 @@ def test_answers_that_a_compaction_of_codex_kept_are_sent(target: str) -> None:
     # Without passthrough data, as Codex itself writes it.
     own = [{name: value for name, value in line.items() if name != "sessiontree"} for line in lines]
     items = [line["payload"] for line in own if line["type"] == "response_item"]
-    summary = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "The gist."}]}
-    compacted = {"message": "The gist.", "replacement_history": [summary, *items[1:]]}
+    first = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": summary}]}
+    compacted = {"message": summary, "replacement_history": [*([first] if summary else []), *items[1:]]}
     own.append({"timestamp": "2026-01-01T00:00:00Z", "type": "compacted", "payload": compacted})
     source = opened(b"".join(map(json_line, own)), "codex")
     kept = ["One.", "call_1", "call_1: [{'type': 'text', 'text': 'the file'}]", "Second.", "Two."]

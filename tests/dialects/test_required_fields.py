@@ -98,3 +98,15 @@ def test_the_system_prompt_of_a_compaction_has_content(tmp_path: Path) -> None:
         fields = {"summary": "s", "firstKeptEntryId": first.id, "tokensBefore": 1}
         session.append({"type": "compaction", **fields, "systemMessage": {"sections": {"a": "b"}}})
     assert last_line(path)["systemMessage"] == {"role": "system", "content": "", "sections": {"a": "b"}}
+
+
+@pytest.mark.parametrize("dialect", HEADERS)
+@pytest.mark.parametrize("role", ["user", "assistant"])
+def test_blocks_without_a_text_have_an_empty_one(tmp_path: Path, dialect: str, role: str) -> None:
+    path = tmp_path / "s.jsonl"
+    blocks = [{"type": "text"}, {"type": "thinking"}, {"type": "text", "text": "kept"}]
+    with open_new(path, dialect) as session:
+        session.append("user", "q")
+        session.append({"role": role, "content": blocks})
+    empty = [{"type": "text", "text": ""}, {"type": "thinking", "thinking": ""}]
+    assert last_line(path)["message"]["content"] == [*empty, {"type": "text", "text": "kept"}]

@@ -231,6 +231,8 @@ def _place_recorded(entry: CanonicalEntry, parts: list[str], messages: Mapping[i
     first, *others = messages
     if entry.kind != "message":
         # A compaction may also repeat messages that it kept, before and after its summary.
+        if not any(parts) and (others or isinstance(messages[first], Assistant)):
+            return {}  # it has no summary, only those
         at = next((at for at, text in texts.items() if all(part in text for part in parts)), first)
         is_answer = isinstance(messages[at], Assistant) and at - 1 in messages  # to a question, in OpenCode
         first, others = (at - 1, [at]) if is_answer else (at, [])

@@ -223,6 +223,7 @@ def ignored_line(*notes: LossNote) -> EncodedLine:
 
 # Fields without which Pi or oh-my-pi fails to open a session or to send it, added to every line that is written:
 # * Both need the content of responses and results as blocks, and Pi that of system prompts.
+# * oh-my-pi needs the text of each block of text and thinking, even an empty one.
 # * Pi adds up the tokens of every response, oh-my-pi the cost of every usage.
 # Counts nobody has reported are zero, as in the clients' own lines of aborted responses. `core.usage` ignores such
 # zeros, so they never reach statistics.
@@ -230,14 +231,14 @@ def ignored_line(*notes: LossNote) -> EncodedLine:
 
 def _complete_message(message: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a message with its required fields; the same object if it has them."""
-    role = message.get("role")
-    if role == "user" and "usage" not in message:
-        return message
+    role, content, usage = message.get("role"), message.get("content"), message.get("usage")
     required: dict[str, Any] = {}
-    content, usage = message.get("content"), message.get("usage")
-    if role in ("assistant", "toolResult") and type(content) is not list:
+    if type(content) is list:
+        if not all(map(_has_text, content)):
+            required["content"] = [block if _has_text(block) else {**block, block["type"]: ""} for block in content]
+    elif role in ("assistant", "toolResult"):
         required["content"] = [{"type": "text", "text": content}] if isinstance(content, str) and content else []
-    elif role == "system" and not isinstance(content, str | list):
+    elif role == "system" and not isinstance(content, str):
         required["content"] = ""
     if isinstance(usage, dict) or role == "assistant":
         completed = _complete_usage(usage)
@@ -277,6 +278,12 @@ def find_missing(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         if prompt != system:
             completed["systemMessage"] = prompt
     return completed
+
+
+def _has_text(block: Any) -> bool:
+    """Whether a block has its text, in the field with the name of its type; true for blocks without a text."""
+    kind = block.get("type") if isinstance(block, dict) else None
+    return (kind != "text" and kind != "thinking") or isinstance(block.get(kind), str)
 
 
 def _complete_usage(usage: Any) -> dict[str, Any]:
