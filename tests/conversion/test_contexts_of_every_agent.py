@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from itertools import groupby, islice, product
 from pathlib import Path
 
@@ -67,9 +68,10 @@ def check_same(session: Session, copy: Session, *others: str) -> None:
     drops_failed = not DROP_FAILED.isdisjoint({session.dialect.name, copy.dialect.name, *others})
     found: list[tuple[Sent, Sent]] = []
     # The text of a summary may be part of another text, so it counts as reworded only if that helps.
-    for words, is_shortened in product(([], [*reworded(session)]), (False, True) if drops_failed else (False,)):
-        both = [list(each.context().messages) for each in (session, copy)]
-        ours, theirs = map(without_failed_turns, both) if is_shortened else both
+    # OpenCode sends answers that were aborted after they had some content.
+    shortened = (list, without_failed_turns, partial(without_failed_turns, sends_aborted=True))
+    for words, shorten in product(([], [*reworded(session)]), shortened if drops_failed else (list,)):
+        ours, theirs = (shorten(each.context().messages) for each in (session, copy))
         recorded = [*ours, *theirs, *words]
         here, there = both_lines(render(ours, "anthropic").messages, render(theirs, "anthropic").messages, recorded)
         found.append((sent(here), sent(there)))
