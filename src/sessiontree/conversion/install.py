@@ -70,8 +70,8 @@ def check_not_empty(session: Session) -> None:
 def make_plan(session: Session, request: Request, environment: Mapping[str, str] = os.environ) -> Plan:
     """Run the complete conversion without writing anything."""
     id = new_session_id()
-    is_homeless = request.out is None and not request.cwd and not session.cwd
-    if is_homeless:  # clients look for sessions by their folder
+    has_no_folder = request.out is None and not request.cwd and not session.cwd
+    if has_no_folder:  # clients look for sessions by their folder
         request = msgspec.structs.replace(request, cwd=os.getcwd())
     converted = _converted(session, request, id)
     if request.out is None:
@@ -82,7 +82,7 @@ def make_plan(session: Session, request: Request, environment: Mapping[str, str]
     if request.strict and converted.report.dropped:
         lost = "; ".join(f"{line.count} {line.what}: {line.why}" for line in converted.report.dropped)
         raise ConversionError(f"{session.location}: not converted to {request.to}, because it would drop {lost}")
-    if is_homeless:
+    if has_no_folder:
         converted.report.note(LossNote("changed", "folders", f"the session records none; it becomes {request.cwd}"))
     related = _related_folder(session, request.to, destination.path)
     return Plan(
