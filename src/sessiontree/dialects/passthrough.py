@@ -101,7 +101,7 @@ def build_passthrough(
     `left_out` are the positions of content blocks that the lines do not have, `order` the positions of those they have.
     `is_reworded` stores the complete entry: the lines only paraphrase it.
     """
-    fields = {name: value for name, value in entry.fields.items() if name != PASSTHROUGH}
+    fields = _without(entry.fields, [PASSTHROUGH]) if PASSTHROUGH in entry.fields else entry.fields
     carried, decoded_carried = entry.fields.get(PASSTHROUGH, {}), _object(decoded.fields, PASSTHROUGH)
     without: dict[str, list[str]] = {}
     if not isinstance(carried, dict) or not PARTS.isdisjoint(carried):
@@ -114,7 +114,7 @@ def build_passthrough(
     if is_reworded or entry.kind != decoded.kind or (has_message and not has_messages):
         return {**carried, **id, "entry": {"type": entry.kind, **fields}}
     parts: dict[str, Any] = {}
-    found, without["rider"] = _changes(carried, decoded_carried)
+    found, without["rider"] = _changes(carried, decoded_carried) if carried or decoded_carried else ({}, [])
     parts["fields"], without["item"] = _changes(fields, decoded.fields, besides=("message", PASSTHROUGH))
     if PASSTHROUGH in fields:
         parts["fields"][PASSTHROUGH] = fields[PASSTHROUGH]
@@ -138,7 +138,7 @@ def _changes(
     changed = {
         name: value
         for name, value in wanted.items()
-        if not (name in decoded and _is_same(decoded[name], value)) and name not in besides
+        if name not in besides and not (name in decoded and _is_same(decoded[name], value))
     }
     return changed, [name for name in decoded if name not in wanted and name not in besides]
 
