@@ -112,7 +112,7 @@ class McpError(UsageError):
 
 
 class Connection:
-    """A running server. It has its own task, as anyio wants pipes closed by the task that opened them."""
+    """A running server. It has its own task, because anyio requires pipes to be closed by the task that opened them."""
 
     def __init__(self, name: str, server: McpServer, cwd: str, log: str) -> None:
         self.name, self._server, self._cwd, self._log = name, server, cwd, log
