@@ -80,6 +80,7 @@ class LaneWorktrees:
             raise UsageError(f"{session_id!r} is not a valid session id, so it cannot have worktrees")
         self._root = os.path.join(os.path.realpath(home), "explore", session_id)
         self._folder = real_folder(folder)
+        # Lanes are created in parallel threads, and the first one writes the base.
         self._lock = threading.Lock()
 
     # The project
@@ -317,7 +318,7 @@ class LaneWorktrees:
         command.repository_output(worktree.repository, "update-ref", worktree.ref, commit)
 
     def begin_check(self, worktree: Worktree) -> None:
-        """Fix the work of a worktree at its present state until `end_check`."""
+        """Record the current tree as the work of a worktree, until `end_check`."""
         self.save(worktree)
         file = _check_path(worktree.path)
         os.replace(write_temporary(file, [self._current_tree(worktree).encode()]), file)
@@ -492,7 +493,7 @@ class LaneWorktrees:
         return found
 
     def remove_orphans(self, known: Iterable[Worktree], only: str | None = None) -> list[str]:
-        """Save and remove those folders, of all runs or of one; returns their paths."""
+        """Save and remove the folders that `find_orphans` returns, of all runs or of one; returns their paths."""
         project = self._read_project()
         removed = []
         for path in self.find_orphans(known):
