@@ -193,6 +193,7 @@ class Connection:
         if client is None or task is None:
             raise McpError("the server is not running")
         pending = asyncio.ensure_future(request(client))
+        # `task` ends with the server: without it, a call to a server that died would wait until the timeout.
         try:
             done, _ = await asyncio.wait([pending, task], timeout=self._server.timeout, return_when="FIRST_COMPLETED")
         except asyncio.CancelledError:
