@@ -215,6 +215,7 @@ class LaneWorktrees:
     def _check_out(self, worktree: Worktree, tree: str) -> None:
         self._clear(worktree)
         make_folder(os.path.dirname(worktree.path))
+        # The files come from the tree, not from the commit: it also has the uncommitted ones.
         command.repository_output(
             worktree.repository, "worktree", "add", "--detach", "--no-checkout", worktree.path, worktree.head
         )
@@ -308,6 +309,7 @@ class LaneWorktrees:
 
     def _commit(self, worktree: Worktree, tree: str) -> None:
         """Commit a tree to a worktree's ref, with its old value and commits made in the folder as parents."""
+        # As parents, because git would otherwise collect them as garbage.
         run, number = worktree.ref.split("/")[-2:]
         parents = [find_object(worktree.repository, f"{REFS}/{run}/base") or worktree.head]
         head = find_head(worktree.path) if self.is_complete(worktree) else None
@@ -388,6 +390,7 @@ class LaneWorktrees:
             found = self._folder_tree(worktree)
             inner = self._inner_repositories(worktree)
             try:
+                # All files first, even those that a check left: they stay in the history of the ref.
                 self._save_tree(worktree, found)
                 self._save_tree(worktree, self._work_before_check(worktree) or found)
             except StoreError as error:
