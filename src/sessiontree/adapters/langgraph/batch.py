@@ -79,7 +79,7 @@ class Batch:
     def _free_id(self) -> str:
         used = {entry for entry, _ in self._new.values()}
         while (id := new_entry_id(self._thread.session.journal.tree.node_of)) in used:
-            pass  # an id that this batch has given already
+            pass  # this batch has already used that id
         return id
 
 

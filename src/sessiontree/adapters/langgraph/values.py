@@ -61,7 +61,7 @@ class Values:
         self._thread = thread
         self.serde = serde
         self.is_open = type(serde) is JsonPlusSerializer
-        """Whether values may be readable in the file: another serializer, for example, encrypts them."""
+        """Whether values may be readable in the file: another serializer may encrypt them."""
         self._kept: OrderedDict[str, tuple[Any, int]] = OrderedDict()
         """Messages by entry, with the size of their lines; those used last. Callers get copies."""
         self._kept_bytes = 0
