@@ -80,7 +80,7 @@ class LaneWorktrees:
             raise UsageError(f"{session_id!r} is not a valid session id, so it cannot have worktrees")
         self._root = os.path.join(os.path.realpath(home), "explore", session_id)
         self._folder = real_folder(folder)
-        # Lanes are created in parallel threads, and the first one writes the base.
+        # Lanes may be created in several threads at once; only one of them changes the repository at a time.
         self._lock = threading.Lock()
 
     # The project
@@ -215,7 +215,7 @@ class LaneWorktrees:
     def _check_out(self, worktree: Worktree, tree: str) -> None:
         self._clear(worktree)
         make_folder(os.path.dirname(worktree.path))
-        # The files come from the tree, not from the commit: it also has the uncommitted ones.
+        # The files come from the tree, which also has the uncommitted ones, not from the commit.
         command.repository_output(
             worktree.repository, "worktree", "add", "--detach", "--no-checkout", worktree.path, worktree.head
         )
