@@ -26,7 +26,7 @@ class Batch:
         self.bare: dict[int, BareMessage] = {}
         """By the identity of their originals: a message is serialized once."""
         self.digests: dict[int, tuple[Any, str]] = {}
-        """Messages and their hashes, by the identity of the messages."""
+        """Messages and their hashes, by identity. Messages are kept, so that no other object gets the same identity."""
         self.position: str | None = None
         """The entry that the lines follow."""
 
