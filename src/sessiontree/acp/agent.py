@@ -47,7 +47,7 @@ Handler: TypeAlias = Callable[[Any], Awaitable[JsonObject]]
 
 
 class Agent:
-    """All open sessions of one client (`Methods`)."""
+    """The methods that one client calls (`Methods`), and its open sessions."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class Agent:
         return {"modes": self._chats[given.session_id].modes}
 
     async def _open(self, given: ExistingSession) -> Session:
-        """Make a session an open one; returns it for reading."""
+        """Add a session to the open ones; returns it for reading."""
         given.check()
         await self._close_chat(given.session_id)
         summary = await in_thread(self._index.find, given.session_id)
@@ -217,7 +217,7 @@ class Agent:
         return {"_meta": {"sessiontree": {"restore": f"sessiontree restore {archived.item.id}"}}}
 
     async def _close_draft(self, id: str) -> bool:
-        """Close a session; returns whether that was all of it, because nothing was written yet."""
+        """Close a session; returns whether it was a draft, of which nothing was written."""
         chat = self._chats.get(id)
         was_draft = chat is not None and chat.is_draft
         await self._close_chat(id)
@@ -239,7 +239,7 @@ class Agent:
         return {}
 
     def _archive_known(self, id: str) -> None:
-        """Archive a session, unless it is archived."""
+        """Archive a session, unless it is archived already."""
         try:
             self._move_to_archive(id, ARCHIVED)
         except NotFoundError:

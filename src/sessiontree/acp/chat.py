@@ -1,7 +1,7 @@
 """One open session: its controller, the prompt in progress, and the questions to the user.
 
 A session is loaded without a controller, so that it can be read without a model. The controller is opened by the first
-prompt. What only the session file claims (approvals, a model) is asked about then, as in every chat.
+prompt. Then the user is asked about approvals and a model that only the session file claims, as in every chat.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Chat:
             raise
 
     async def _hold(self, ready: asyncio.Future[Controller]) -> None:
-        """Keep the controller open until the session is closed. MCP servers have to be stopped by the same task."""
+        """Keep the controller open until the session is closed. The task that starts MCP servers has to stop them."""
         try:
             async with open_controller(self._options, self, self._confirm) as started:
                 controller = self._controller = started.controller
@@ -141,7 +141,7 @@ class Chat:
         self._mode = controller.state.approval
 
     async def rename(self, title: str) -> None:
-        """Name a session that only exists here until its first prompt."""
+        """Name a session that exists only in this process until its first prompt."""
         controller = await self.open()
         await controller.rename(title)
         self._title = controller.state.title
@@ -159,9 +159,10 @@ class Chat:
         turn = self._turn = asyncio.ensure_future(self._run(blocks))
         try:
             try:
+                # Shielded: `cancel` interrupts the run, so that it records its unfinished calls.
                 return await asyncio.shield(turn)
             except asyncio.CancelledError:
-                self.cancel()  # the request was cancelled, or the connection is closing; or the turn was
+                self.cancel()  # the request or the turn was cancelled, or the connection is closing
                 with contextlib.suppress(asyncio.CancelledError):
                     await uncancelled(asyncio.wait([turn]))
                 if not turn.cancelled() and turn.exception() is not None:
@@ -171,7 +172,7 @@ class Chat:
             self._turn = None
 
     def cancel(self) -> None:
-        """Interrupt the prompt in progress, also while it waits for an answer of the user."""
+        """Interrupt the prompt in progress, even while it waits for the user's answer."""
         if self._turn is None:
             return
         if self._controller is None or not self._controller.interrupt():
@@ -297,7 +298,7 @@ class Chat:
             return Reply("no", "the prompt was cancelled")
         chosen = outcome.get("optionId")
         if outcome.get("outcome") != "selected" or chosen not in offered:
-            return Reply("no", "the client sent no answer that was offered")
+            return Reply("no", "the client chose none of the options")
         match chosen:
             case "once":
                 return Reply("once")

@@ -1,7 +1,7 @@
 """JSON-RPC 2.0 over lines: requests and notifications in both directions, each message one line of JSON.
 
 A reader thread and a writer thread do the I/O, so that a client that neither reads nor writes blocks no event loop and
-no exit. What a client sends wrong is answered with an error; only the end of its output ends the connection.
+no exit. An invalid message is answered with an error; only the end of the client's output ends the connection.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class LineWriter:
             await self._drained.wait()
 
     def end(self, seconds: float) -> None:
-        """Write what was sent, for at most this long, and end the thread."""
+        """Write the lines that were sent, for at most this long, and end the thread."""
         with self._changed:
             self._is_ending = True
             self._changed.notify()
@@ -251,7 +251,7 @@ class Connection:
             return
         try:
             await methods.notify(method, params)
-        except Exception as error:  # noqa: BLE001 - a notification has no answer; the connection goes on
+        except Exception as error:  # noqa: BLE001 - a notification has no answer; the connection stays open
             self._log(f"{method}: {describe_error(error).message}")
 
     async def _answer(self, methods: Methods, id: RequestId, method: str, params: Any) -> None:

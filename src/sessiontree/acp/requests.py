@@ -39,7 +39,7 @@ class SessionSetup(Params, frozen=True):
     mcp_servers: tuple[JsonObject, ...] | None = None
 
     def check(self) -> None:
-        """Check that all folders are absolute paths, as the protocol wants them."""
+        """Check that all folders are absolute paths, as the protocol requires."""
         for folder in (self.cwd, *self.added):
             if not os.path.isabs(folder):
                 raise RpcError(INVALID_PARAMS, f"{folder!r}: not an absolute path")

@@ -14,7 +14,7 @@ from sessiontree.app.workbench import Workbench
 
 
 def serve(workbench: Workbench, options: StartOptions, log: Log, *, allows_unstable: bool = False) -> None:
-    """Serve on stdin and stdout. Only the protocol is written to stdout: what else is printed goes to stderr."""
+    """Serve on stdin and stdout. Only the protocol is written to stdout: all other output goes to stderr."""
     sys.stdout.flush()
     writer = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

@@ -1,6 +1,6 @@
-"""Sessions by the ids of the protocol, and in pages.
+"""Find sessions by the ids of the protocol, and list them in pages.
 
-An id is that of the session. Where several sessions have the same one (copies of a file), it is the reference of each.
+The protocol's id of a session is its own. Where several have the same id (copies of a file), it is their reference.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from sessiontree.views.text import one_line
 PAGE = 100
 """How many sessions a page has."""
 _SCAN_SECONDS = 2.0
-"""How long the first page waits for the sessions that are new; later ones are in the next list."""
+"""How long the first page waits for new sessions; those found later are in the next list."""
 
 ArchiveFilter: TypeAlias = Literal["exclude", "include", "only"]
 ARCHIVED = "archive"
@@ -56,7 +56,7 @@ class SessionIndex:
         self._workbench = workbench
 
     def find(self, id: str) -> Summary:
-        """A session by its id or reference; looks at the disk if it is not known yet."""
+        """Find a session by its id or reference; scans the disk if it is not known yet."""
         found = self._known(id) or self._refreshed(id)
         if len(found) > 1:
             refs = tuple(summary.ref for summary in found)
@@ -150,7 +150,7 @@ class SessionIndex:
 
 
 def _about(summary: Summary) -> JsonObject:
-    """What the protocol has no fields for."""
+    """Facts that the protocol has no fields for."""
     about = {"agent": summary.agent, "ref": summary.ref, "messages": summary.messages, "model": summary.model}
     return {"_meta": {"sessiontree": {name: value for name, value in about.items() if value is not None}}}
 
@@ -167,4 +167,4 @@ def _parse_cursor(cursor: str) -> _Position:
     try:
         return msgspec.json.decode(base64.urlsafe_b64decode(cursor.encode("ascii")), type=_Position)
     except (ValueError, binascii.Error, msgspec.MsgspecError):
-        raise RpcError(INVALID_PARAMS, "cursor: not one of this agent; list from the start") from None
+        raise RpcError(INVALID_PARAMS, "cursor: not issued by this agent; list from the start") from None

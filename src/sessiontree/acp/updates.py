@@ -91,7 +91,7 @@ def modes_of(current: ApprovalMode) -> JsonObject:
 
 
 def visible(text: str) -> str:
-    """A text in which everything that a terminal would interpret is visible; tabs are kept, as code has them."""
+    """Make everything visible that a terminal would interpret; tabs are kept, because code contains them."""
     return "\t".join(clean(part) for part in text.split("\t")) if "\t" in text else clean(text)
 
 
@@ -104,7 +104,7 @@ def image_content(image: Image) -> JsonObject:
 
 
 def shortened(text: str, most: int = _PIECE) -> str:
-    """The beginning of a text, with how much of it is missing."""
+    """The beginning of a text, with the number of characters that are missing."""
     if len(text) <= most:
         return visible(text)
     return f"{visible(text[:most])}\n… {len(text) - most:,} more characters; `sessiontree show` prints them"
@@ -144,7 +144,7 @@ def _results(content: Content) -> list[JsonObject]:
 
 
 class CallIds:
-    """Unique ids of the calls of one session: some clients number those of each answer from 1 on."""
+    """Unique ids of the calls of one session: some clients number those of each answer from 1."""
 
     def __init__(self) -> None:
         self._used: set[str] = set()
@@ -162,7 +162,7 @@ class CallIds:
         return shown
 
     def find(self, id: str) -> str:
-        """The id of the last call that started with this one."""
+        """The id, for the client, of the last call that started with this id."""
         return self._current.get(id) or self.start(id)
 
 
@@ -236,7 +236,7 @@ class CallRenderer:
 
 
 def _fenced(text: str) -> str:
-    """A text as a Markdown code block that it cannot end itself."""
+    """A text as a Markdown code block, with a fence that the text itself cannot close."""
     if not text:
         return ""
     fence = "```"
@@ -303,7 +303,7 @@ class _Replay:
                 return
 
     def _typed(self, entry: str) -> str | None:
-        """A prompt as it was typed, if that is known, and it has no images, which a client can show."""
+        """A prompt as it was typed; None if that is unknown, or if it has images, which the client shows."""
         message = self._session.fields(entry).get("message")
         typed = message.get("displayText") if isinstance(message, Mapping) else None
         content = message.get("content") if isinstance(message, Mapping) else None

@@ -159,7 +159,7 @@ class SessionTreeStore:
     async def _run(self, call: Callable[..., ResultT], *arguments: object) -> ResultT:
         if not self._threads:
             return call(*arguments)
-        from sessiontree.adapters.worker_threads import run_write  # anyio is there if the SDK is
+        from sessiontree.adapters.worker_threads import run_write  # anyio is installed with the SDK
 
         return await run_write(functools.partial(call, *arguments))
 
@@ -204,7 +204,7 @@ class SessionTreeStore:
         return [{"session_id": id, "mtime": _milliseconds(stat)} for id, stat in self._newest_first(project)]
 
     def _newest_first(self, project: str) -> list[tuple[str, SessionStat]]:
-        # The SDK sorts by milliseconds, and keeps the order of equal ones: this one is exact.
+        # The SDK sorts by milliseconds with a stable sort, so this order decides between equal ones.
         return sorted(self._places.iter_stats(project), key=lambda one: one[1].changed, reverse=True)
 
     def _list_summaries(self, project: str) -> list[dict[str, Any]]:
@@ -387,8 +387,8 @@ class _Folder:
         return sorted(os.path.relpath(path, top).removesuffix(".jsonl").replace(os.sep, "/") for path in files)
 
     def note_change(self, key: Key) -> None:
-        # The time of a file is that of a timer, which ticks every few milliseconds. The SDK sorts sessions by
-        # milliseconds, so two appends of this store never have the same one.
+        # The kernel's clock for file times advances only every few milliseconds. The SDK sorts sessions by
+        # milliseconds, so this store never gives two appends the same one.
         with self._lock:
             after = (self._last_change // 1_000_000 + 1) * 1_000_000
             now = self._last_change = max(time.time_ns(), after)

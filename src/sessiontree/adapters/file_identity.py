@@ -8,9 +8,9 @@ from sessiontree.session.session import Session
 
 
 def file_identity(session: Session) -> tuple[int, int] | None:
-    """Device and inode of a session's file; None if it is gone, and the same for all sessions elsewhere.
+    """Device and inode of a session's file; None if it is gone, and (0, 0) if the session is not a file.
 
-    An open file can be read after it was deleted. Other repositories report that with the next read.
+    An open file can still be read after it was deleted. Other repositories report that with the next read.
     """
     if not session.ref.is_file:
         return 0, 0

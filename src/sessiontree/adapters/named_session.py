@@ -98,7 +98,7 @@ class NamedSession:
         self.check_open()
         if self._session is None:
             opened = self._open()
-            self._session = self._create(create) if opened is None else opened  # an empty session is false
+            self._session = self._create(create) if opened is None else opened  # not `or`: an empty session is falsy
         return self._session
 
     def _held(self, held: contextlib.ExitStack, create: Callable[[], Session]) -> Session:
@@ -152,7 +152,7 @@ class NamedSession:
 
         def find_or_create(document: bytes | None) -> bytes | None:
             opened = self._open()
-            found.append(create() if opened is None else opened)  # an empty session is false
+            found.append(create() if opened is None else opened)  # as above
             return document
 
         # File names contain a time, so two processes could create two sessions of one name.

@@ -43,7 +43,7 @@ class TreeSession:
     """A `Session` of the SDK, stored as an ordinary session of this package.
 
     `home` is a folder or an address such as `memory:team` or `postgresql://host/db`; by default the home folder.
-    Objects with the same `session_id` and `home` share the history, also in several processes.
+    Objects with the same `session_id` and `home` share the history, even in several processes.
     """
 
     session_settings: SessionSettings | None = None
@@ -157,7 +157,7 @@ class TreeSession:
         message["toolName"] = self._call_names.pop(call, "")
 
     def _pop(self) -> Item | None:
-        with self._named.reading() as existing:
+        with self._named.reading() as existing:  # first, because `writing` would create the session
             if existing is None:
                 return None
         with self._named.writing() as session:
@@ -344,7 +344,7 @@ class BranchingTreeSession(TreeSession):
         return await run_read(lambda: [_turn(*found, 100) for found in self._turns(branch_id)])
 
     async def find_turns_by_content(self, search_term: str, branch_id: str | None = None) -> list[dict[str, Any]]:
-        """The user messages of a branch that contain a text, in any case."""
+        """The user messages of a branch that contain a text, ignoring case."""
         pattern = re.compile(re.escape(search_term), re.IGNORECASE | re.ASCII)
 
         def read() -> list[dict[str, Any]]:

@@ -115,6 +115,7 @@ class BranchIndex:
         over = _NONE if before == _NONE else self._jump[before]
         far = _NONE if over == _NONE else self._jump[over]
         number = self._number
+        # Two jumps of the same length in a row become one, so that jumps grow with the number of turns.
         if over != _NONE and number[before] - number[over] == number[over] - (0 if far == _NONE else number[far]):
             self._jump[node] = far
         else:

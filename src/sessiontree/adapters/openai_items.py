@@ -41,7 +41,7 @@ Item: TypeAlias = Any
 NAME = "openai-agents"
 """The name under which passthrough data holds an item."""
 _CONTEXT_CHANGES = CONVERSATION_TYPES - {"message"} | {"context_edit"}
-"""Types of entries that change the context otherwise than by one more message."""
+"""Types of entries that change the context in other ways than by adding a message."""
 
 
 class _Carried(Struct, frozen=True, gc=False):
@@ -74,7 +74,7 @@ _IMAGE = b'"image'
 """Part of every line whose images the engine moves to blobs without listing them."""
 _TEXT_FIELDS = ("content", "output")
 _NOT_OURS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, LookupError, TypeError, AttributeError)
-"""What reading an entry raises that this module did not write."""
+"""Exceptions raised by decoding an entry that this module did not write."""
 
 
 def carried_item(item: Any, message: JsonObject) -> JsonObject:
@@ -164,7 +164,7 @@ def _decode_items(journal: Journal, nodes: Sequence[int]) -> list[Item]:
     try:
         return [_item_of(line) for line in _decode_lines(journal.read_joined(nodes))]
     except _NOT_OURS:
-        pass  # some line is of another program: decode one by one
+        pass  # another program wrote one of the lines: decode them one by one
     found: list[Item] = []
     for raw in journal.iter_raw(nodes):
         try:

@@ -81,7 +81,7 @@ class TreeConversationStore(ConversationStore):
         cwd: str | os.PathLike[str] | None = None,
         durability: Durability = "turn",
     ) -> None:
-        # An object of its own, so that no name of it is one that the base class has, or will have.
+        # A separate object, so that its attributes cannot clash with those of a later version of the base class.
         self._conversations = _Conversations(home, cwd, durability)
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
@@ -129,7 +129,7 @@ class _Conversations:
         self._durability = durability
         self._lock = threading.Lock()
         self._open: OrderedDict[str, NamedSession] = OrderedDict()
-        """By session id, the last one used last."""
+        """By session id, the most recently used last."""
         self._listed: dict[str, tuple[SessionStat, JsonObject | None]] = {}
 
     def read_record(self, conversation_id: str) -> ConversationRecord | None:
@@ -190,6 +190,7 @@ class _Conversations:
             if source not in (None, named) and id != forked
         }
         with named.writing(create) as session:
+            # Compared again, now that no other writer can change it.
             if _revision(session) != expected_revision:
                 raise conflict
             for id, lines in missing.items():

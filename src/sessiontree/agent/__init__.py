@@ -6,10 +6,10 @@ async for event in agent.run(session, "What is here?", model=model, tools=load_t
     ...
 
 loop           requests, tool calls, next request    events           what a run reports
-pending        calls without a result                limits           usage and its limits
+tool_calls     approval, checkpoint, run, result     limits           usage and its limits
 controller     actions of a user, for front ends     state            what front ends show
 request_meter  usage of one run, per request         auto_compaction  keeps the context within the window
-tool_calls     approval, checkpoint and run          process          shell commands and their processes
+checkpoints    file changes, and rewinding them      process          shell commands and their processes
 
 `explore` is `sessiontree.explore.explore`: several runs in parallel, each on a separate branch.
 """

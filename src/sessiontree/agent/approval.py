@@ -8,8 +8,8 @@
 | anything outside the project and the added folders | reading asks | always asks | always asks | allowed |
 | changing git's files, keys or our home folder; reading secrets | reading asks | always asks | always asks | allowed |
 
-The mode and the approved tools are recorded in the session. A session file may come from another person, so what it
-contains grants nothing by itself. What counts is what this process was given: by the user's answers, by options, or by
+The mode and the approved tools are recorded in the session. A session file may come from another person, so its
+content grants nothing by itself. Only approvals given to this process count: by the user's answers, by options, or by
 `accept`, after a front end has shown `claimed` and asked.
 """
 
@@ -26,7 +26,7 @@ from sessiontree.core.entries import ApprovalMode, Config
 from sessiontree.session.session import Session
 
 MODES: tuple[ApprovalMode, ...] = ("plan", "default", "autoEdit", "yolo")
-"""From the strictest on."""
+"""Strictest first."""
 PLAN_INSTRUCTIONS = """Plan mode is on: nothing may be changed yet. Look around with tools that only read, then answer
 with a plan: what you will change, file by file, and how you will check it. The user approves the plan before you carry
 it out."""
@@ -154,6 +154,7 @@ class Approvals:
         return self._session.config
 
     def set_mode(self, mode: ApprovalMode) -> None:
+        # Both are compared: the file may record another mode, which the user did not accept.
         if (mode, mode) != (self.mode, self._recorded().approval_mode):
             self._session.set_config(approval_mode=mode)
 
@@ -166,7 +167,7 @@ class Approvals:
         self._set_tools(tuple(name for name in self.tools if tools and name not in tools))
 
     def _set_tools(self, tools: tuple[str, ...]) -> None:
-        # Also if they are in force already: the file may contain others, which the user did not accept.
+        # Both are compared, as above: the file may record other tools.
         if (tools, tools) != (self.tools, self._recorded().approval_tools):
             self._session.set_config(approval_tools=tools)
 

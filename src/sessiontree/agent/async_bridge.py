@@ -28,13 +28,14 @@ def in_background(function: Callable[..., T], *arguments: Any) -> asyncio.Future
 
 
 async def uncancelled(awaited: Awaitable[T]) -> T:
-    """Await to completion even if the task is canceled in the meantime, then raise `CancelledError`.
+    """Await to completion even if the task is cancelled in the meantime, then raise `CancelledError`.
 
     A thread cannot be cancelled: without this, the caller would continue while the thread is still writing.
     """
     inner = asyncio.ensure_future(awaited)
     cancelled: asyncio.CancelledError | None = None
     while not inner.done():
+        # `wait` does not cancel what it waits for. In a loop, because a task can be cancelled more than once.
         try:
             await asyncio.wait([inner])
         except asyncio.CancelledError as error:
@@ -78,7 +79,7 @@ class LoopCalls:
         return asyncio.run_coroutine_threadsafe(self._tracked(work), loop).result()
 
     async def _tracked(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._loop is None:
+        if self._loop is None:  # `stop` was called after this was scheduled, and could not cancel it
             work.close()
             raise asyncio.CancelledError
         task = asyncio.current_task()
@@ -98,6 +99,7 @@ async def with_cancel_timeout(awaited: Awaitable[T], seconds: float) -> T:
     """Await; when cancelled, cancel the inner work too, and wait at most `seconds` for it to end."""
     inner = asyncio.ensure_future(awaited)
     try:
+        # Shielded: without it, a cancelled task would wait for `inner` without a limit.
         return await asyncio.shield(inner)
     except asyncio.CancelledError:
         if not inner.done():

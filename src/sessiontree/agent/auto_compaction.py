@@ -114,6 +114,7 @@ class AutoCompactor:
         limit = self._policy.limit(self._window)
         if limit is None:
             return False
+        # The full check reads the whole path, so it runs only where the two numbers disagree.
         counted, estimated = self._live.sizes()
         if (counted > limit) == (estimated > limit):
             return counted > limit
@@ -134,7 +135,7 @@ class AutoCompactor:
         try:
             done = await in_background(work, branch)
         finally:
-            await in_thread(branch.close)
+            await in_thread(branch.close)  # in a thread, because it waits for an append in progress
             self._live.invalidate()
         for entry in entries if done is not None else ():
             self._record(usage_of(entry))

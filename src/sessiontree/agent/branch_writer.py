@@ -48,7 +48,7 @@ class SerializedBranch(Branch):
         with self._lock:
             self._check_open()
             entry = self._target.append(what, content, **fields)
-            if self._on_append is not None:
+            if self._on_append is not None:  # under the lock, so that the order of calls is that of the file
                 self._on_append(entry)
             return entry
 

@@ -164,7 +164,7 @@ class Checkpoints:
         before = await asyncio.to_thread(self._detector.read)
         try:
             yield
-        except BaseException:
+        except BaseException:  # also a cancellation: an interrupted command may have changed files
             with contextlib.suppress(SessionTreeError):  # how the call ended matters more than a failure to record it
                 await self._record_detected(self._detector, before, tool, call, branch)
             raise
@@ -293,9 +293,9 @@ class Checkpoints:
         return diff
 
     def _conflict(self, path: str, now: FileState | None, last: tuple[FileState, FileState]) -> str | None:
-        """Why a path is not changed unless the caller names it. `last` are the states of its last log entry.
+        """Why a path is not changed unless the caller names it. `last` has the states before and after its last change.
 
-        Both count as known: a program that died between recording and writing leaves the first.
+        Both count as known: a program that died between recording and writing leaves the state before.
         """
         real = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
         resolved = self._workspace.classify(real)

@@ -70,7 +70,7 @@ class Selected(Struct, frozen=True):
 
 
 class Outcome(Protocol):
-    """The result of an action: the session to continue with, if the action changed one."""
+    """The result of an action. `session` is the one to continue with; None for the current one."""
 
     @property
     def session(self) -> Session | None: ...
@@ -87,7 +87,7 @@ class Doable(Protocol[OutcomeT_co]):
 
 
 class Controller:
-    """One app: its current session, options and actions."""
+    """The current session and options of one app, and its actions."""
 
     def __init__(
         self,
@@ -297,7 +297,7 @@ class Controller:
             self._add_notice(f"approvals in the session file are not used: {claimed}")
 
     async def _ask_about_model(self, name: str | None) -> bool:
-        """Whether to use the model that last answered. A file may name any, also a script of its author."""
+        """Whether to use the model that last answered. A file may name any model, even a script by its author."""
         if name is None or self._keeps_model or name == self.state.model:
             return False
         if await self._confirms(f"This session was last answered by {name}. Use it?"):
@@ -409,6 +409,7 @@ class Controller:
             return await in_background(work, *arguments)
         except asyncio.CancelledError:
             await self._calls.stop()
+            # `interrupt` cancels only the request. Its error arrives here like a cancellation of this task.
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
@@ -665,7 +666,7 @@ class Controller:
     # Other processes
 
     async def refresh(self) -> list[str]:
-        """Read entries by other processes, and find those processes; returns the ids of new entries."""
+        """Read entries written by other processes, and find those processes; returns the ids of new entries."""
         if self._run is not None or self._occupied_by is not None or self._session is None:
             return []
         session = self.session

@@ -28,7 +28,7 @@ from sessiontree.core.messages import Assistant, ToolCall, Usage
 
 EndReason: TypeAlias = Literal["done", "interrupted", "limit", "error", "pending"]
 """Why a run ended: it is complete, was interrupted, reached a limit, failed, or found calls of an earlier run that need
-a decision (see `pending`)."""
+a decision (see `tool_calls`)."""
 
 Occasion: TypeAlias = Literal["before", "between", "after", "overflow"]
 """When a compaction happened: before a prompt, between results and the next request, after the run, or because the

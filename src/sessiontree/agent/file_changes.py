@@ -166,8 +166,8 @@ def _changed_between(top: str, old: str | None, new: str | None) -> set[str]:
 
 
 def _is_older(full: str, since: int) -> bool:
-    # git may list a file that was not touched, for example after a change of `.gitignore`. The time of the inode
-    # cannot be set by programs, unlike the time of the content.
+    # git may list a file that was not touched, for example after a change of `.gitignore`. Programs cannot set the
+    # inode's change time (ctime), unlike the modification time.
     try:
         return os.lstat(full).st_ctime_ns < since
     except OSError:

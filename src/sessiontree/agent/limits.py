@@ -49,7 +49,7 @@ class RunUsage(Value, frozen=True, omit_defaults=False):
         return Usage(self.input, self.output, self.cached, self.cache_written, self.tokens, Cost(total=self.cost))
 
     def since(self, before: RunUsage) -> RunUsage:
-        """The difference to an earlier value, without the time."""
+        """The difference from an earlier value, without the time."""
         counted = (name for name in RunUsage.__struct_fields__ if name != "seconds")
         return RunUsage(**{name: getattr(self, name) - getattr(before, name) for name in counted})
 

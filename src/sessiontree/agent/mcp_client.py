@@ -112,7 +112,7 @@ class McpError(UsageError):
 
 
 class Connection:
-    """A running server. It has its own task, as anyio wants pipes closed by the task that opened them."""
+    """A running server. It has its own task, because anyio requires pipes to be closed by the task that opened them."""
 
     def __init__(self, name: str, server: McpServer, cwd: str, log: str) -> None:
         self.name, self._server, self._cwd, self._log = name, server, cwd, log
@@ -193,6 +193,7 @@ class Connection:
         if client is None or task is None:
             raise McpError("the server is not running")
         pending = asyncio.ensure_future(request(client))
+        # `task` ends with the server: without it, a call to a server that died would wait until the timeout.
         try:
             done, _ = await asyncio.wait([pending, task], timeout=self._server.timeout, return_when="FIRST_COMPLETED")
         except asyncio.CancelledError:

@@ -2,8 +2,8 @@
 
 When a command ends, its process group is ended. On a cancellation or timeout, processes that left the group are ended
 as well: each is recognized by a mark in its environment (on Linux; elsewhere only the group is ended). Output is masked
-before anyone sees it; long output is written to a file that only the user can read. `process_groups` cleans up if this
-program is killed.
+before it is stored or shown; long output is written to a file that only the user can read. `process_groups` cleans up
+if this program is killed.
 """
 
 from __future__ import annotations
@@ -93,6 +93,7 @@ async def run_command(
     try:
         return await running.wait(seconds)
     except asyncio.CancelledError:
+        # Shielded: a second cancellation must not leave processes running.
         await asyncio.shield(running.stop())
         raise
 
@@ -134,6 +135,7 @@ class _Program:
         self._is_killed = False
 
     def run(self, data: bytes, seconds: float) -> tuple[int, bytes, bytes]:
+        # The lock makes `kill` wait for a start in progress: it must not miss the process.
         with self._lock:
             if self._is_killed:  # before it was started
                 return 1, b"", b""
@@ -239,6 +241,7 @@ class RunningCommand:
         with contextlib.suppress(TimeoutError):  # a background process may keep the output open
             await asyncio.wait_for(self._eof.wait(), _DRAIN)
         left = not self._eof.is_set() or await asyncio.to_thread(_has_members, self._process.pid, self._process.pid)
+        # The shell has ended but is not reaped, so its id cannot belong to another group yet.
         _signal_group(self._process.pid, signal.SIGKILL)
         return self._finish(left_background=left)
 

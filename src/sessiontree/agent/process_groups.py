@@ -53,7 +53,7 @@ class ProcessGroups:
             self._send(f"begins {group}\n")
 
     def end(self, group: int) -> None:
-        """Remove a group that has ended. Must be called before its leader is reaped: then the id may be reused."""
+        """Remove a group that has ended. Call it before its leader is reaped: after that, its id may be reused."""
         with self._lock:
             if group in self._running:
                 self._running.discard(group)

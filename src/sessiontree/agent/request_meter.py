@@ -1,4 +1,4 @@
-"""Meters the requests of one run: reserves usage at the gate before each, and counts it afterwards.
+"""Meter the requests of one run: reserve usage at the gate before each, and count it afterwards.
 
 Every attempt of every request goes through `turn`, `side_request` or `exclusive_request`. A request with a reservation
 is held to it: its answer is limited to the reserved length, and cut off if the model exceeds that. A request also

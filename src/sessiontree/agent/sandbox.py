@@ -1,10 +1,10 @@
-"""A sandbox for commands that run without approval: Linux's Landlock, called directly, or macOS's seatbelt.
+"""A sandbox for commands that run without approval: Linux's Landlock, by system calls, or macOS's seatbelt.
 
 Inside, nothing can be written, executed from the project, or reached by TCP, and /proc cannot be read.
 Of the user's home folder only the project, git's settings and programs on the PATH are readable. The sandbox is the
-second line: the first is that such a command is plainly read-only, and that git runs no program of the repository.
+second line of defense. The first: such a command is plainly read-only, and git runs no program of the repository.
 
-Landlock restricts the thread that asks for it and the processes that it starts. So a separate thread starts the
+Landlock restricts the calling thread and the processes that it starts. So a separate thread starts the
 command, and no code runs between fork and exec.
 
 On macOS, `sandbox-exec` starts the command with a profile. It is not documented by Apple, but part of every version.
@@ -33,9 +33,9 @@ _SET_NO_NEW_PRIVS = 38
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _FIRST_ACCESSES = (1 << 13) - 1
-"""Everything that the first version knows: execute, write, read, and making and removing entries of each kind."""
+"""Everything that the first version handles: execute, write, read, and making and removing entries of each kind."""
 _LATER_ACCESSES = {2: 1 << 13, 3: 1 << 14, 5: 1 << 15}
-"""Version -> what it added: linking across folders, truncating, controls of devices."""
+"""Version -> what it added: linking across folders, truncating, `ioctl` on devices."""
 _TCP = 0b11
 _TCP_VERSION = 4
 _SCOPES = 0b11
@@ -45,12 +45,12 @@ _SCOPES_VERSION = 6
 _READ = _READ_FILE | _READ_DIR
 _RUN = _READ | _EXECUTE
 _PROGRAM_FOLDERS = ("", "../lib", "../lib64", "../libexec", "../etc", "../share/git-core", "../share/misc")
-"""Around a folder of programs in the home folder: what those programs need."""
+"""What programs need, relative to their folder on the PATH."""
 _USER_FILES = (".gitconfig", ".config/git")
 
 _SEATBELT = "/usr/bin/sandbox-exec"
-# The last rule that matches counts. Metadata: git looks at every folder above the project. The service resolves names
-# of users, the parameters are those of the machine.
+# The last matching rule wins. Metadata is readable because git looks at every folder above the project. The Mach
+# service resolves names of users; the sysctls describe the machine.
 _PROFILE = """(version 1)
 (deny default)
 (allow process-fork)
@@ -101,16 +101,16 @@ class Sandbox:
     """What a command may read, besides what is outside of the user's home folder and the project."""
 
     def __init__(self, readable: Sequence[str], *, home: str, folders: Sequence[str], path: str) -> None:
-        """`folders` are those of the project. `readable`: more files and folders. `path`: where its programs are."""
+        """`folders` are those of the project, `readable` more files and folders, `path` the PATH of the command."""
         self._readable = (*folders, *readable, *(os.path.join(home, name) for name in _USER_FILES))
         # /proc: the environment of other processes of the user, such as this one, contains keys.
         self._masked = tuple(os.path.realpath(folder) for folder in (home, *folders, "/proc"))
         self._path = tuple(folder for folder in path.split(os.pathsep) if os.path.isabs(folder))
 
     def call(self, function: Callable[[], T]) -> T:
-        """Call a function in a thread inside the sandbox; processes that it starts stay in there.
+        """Call a function in a thread inside the sandbox; processes that it starts stay inside.
 
-        Where the system encloses only commands (`arguments`), the function is just called.
+        Where the system can sandbox only commands (see `arguments`), the function is called directly.
         """
         if _has_seatbelt():
             return function()
@@ -132,7 +132,7 @@ class Sandbox:
         return results[0]
 
     def arguments(self, command: Sequence[str]) -> list[str]:
-        """The arguments of a command, with those that enclose it on systems where a program does that."""
+        """The arguments that start a command, by way of `sandbox-exec` on macOS."""
         return [_SEATBELT, "-p", self.profile(), *command] if _has_seatbelt() else list(command)
 
     def profile(self) -> str:
@@ -154,6 +154,7 @@ class Sandbox:
         try:
             for path, access in self._rules():
                 _allow(fd, path, access & handled)
+            # The kernel requires this of callers without privileges.
             _check(_libc().prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
             _check(_libc().syscall(_RESTRICT_SELF, ctypes.c_int(fd), ctypes.c_uint32(0)))
         finally:
@@ -179,7 +180,7 @@ def _subpaths(paths: Iterable[str]) -> str:
 
 def _iter_outside(top: str, masked: Sequence[str]) -> Iterator[str]:
     """Everything below a folder that is neither one of the masked folders, nor in one, nor contains one."""
-    # Rules only allow: a folder can be left out only by allowing everything else, from the top down.
+    # Landlock rules can only allow, so a folder is excluded by allowing everything else, from the top down.
     with contextlib.suppress(OSError), os.scandir(top) as entries:
         for entry in entries:
             if entry.path in masked or entry.is_symlink():

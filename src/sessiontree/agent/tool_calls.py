@@ -3,7 +3,7 @@
 A call that goes wrong (invalid arguments, a denial, a failure of the tool) has that as its result. Only a cancellation
 is raised.
 
-A call that was written may have no result: the program ended before, or the session was moved to the answer. If another
+A call that was written may have no result: the program ended first, or the session was moved to the answer. If another
 branch has the result, a run copies it. Other calls need a decision:
 
     pending_calls(branch)                 the calls without a result, and whether each had begun
@@ -192,6 +192,7 @@ class ParallelCalls:
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         finally:
+            # None may still run, or write a result, when the run settles its open calls.
             for task in tasks:
                 task.cancel()
             await uncancelled(asyncio.gather(*tasks, return_exceptions=True))

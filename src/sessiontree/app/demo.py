@@ -57,7 +57,7 @@ _SUMMARY = ScriptTurn(
     ),
     repeat=True,
 )
-"""The answer to a request for a summary, of which there may be any number."""
+"""The answer to requests for a summary. It can be given any number of times."""
 
 
 def demo_lane_model(number: int) -> ScriptedModel:

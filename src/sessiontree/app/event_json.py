@@ -53,7 +53,7 @@ def _is_count(value: object) -> bool:
 
 
 def _with_unknown_costs(value: Any) -> Any:
-    """The reverse: objects of usage without a cost that is null."""
+    """Undo `without_unknown_costs`: remove null costs."""
     if isinstance(value, list):
         return [_with_unknown_costs(item) for item in value]
     if not isinstance(value, dict):
@@ -63,7 +63,7 @@ def _with_unknown_costs(value: Any) -> Any:
 
 
 def decode_event(fields: Mapping[str, Any]) -> AppEvent:
-    """The event that JSON fields describe; `UsageError` if they describe none."""
+    """The event that JSON fields describe; `UsageError` if they do not describe one."""
     fields = _with_unknown_costs(dict(fields))
     try:
         if fields.get("type") == LANE_EVENT:

@@ -50,7 +50,7 @@ class LaneOptions(Struct, frozen=True, kw_only=True):
     check: str | None = None
     """A command that is run when a lane ends."""
     rules: Sequence[Rule] = ()
-    """When lanes fork automatically; for a resumed exploration, only commands count, which its file cannot grant."""
+    """When lanes fork automatically. For a resumed exploration, only the commands: its file cannot grant them."""
 
 
 class LaneApprover:

@@ -1,7 +1,7 @@
 """The list of sessions that a front end shows: filtered by what the user types, sorted, grouped and threaded.
 
-It works on summaries that are known already and opens no file, so it can answer at every key. Text inside sessions is
-for `Library.search`, whose hits a front end adds when they arrive (`with_hits`).
+It works on summaries that are known already and opens no file, so it can be computed at every keystroke. Text
+inside sessions is for `Library.search`, whose hits a front end adds when they arrive (`with_hits`).
 """
 
 from __future__ import annotations

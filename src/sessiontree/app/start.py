@@ -51,9 +51,9 @@ class StartOptions(Struct, frozen=True):
     name: str | None = None
     added: tuple[str, ...] = ()
     read_options: ReadOptions = AS_CLIENT
-    """How sessions are read that are resumed."""
+    """How resumed sessions are read."""
     mcp_servers: Mapping[str, McpServer] = {}
-    """MCP servers besides those of the home folder, which count for the same name."""
+    """More MCP servers. Of two with the same name, the one of the home folder is started."""
 
 
 class Started(Struct, frozen=True):

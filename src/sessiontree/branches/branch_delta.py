@@ -63,6 +63,7 @@ def find_delta(session: Reader, leaf: str | None, known: AbstractSet[str]) -> Br
     nodes = history_nodes(session, leaf)
     first = next((at for at, node in enumerate(nodes) if ids[node] not in known), len(nodes))
     begin = first
+    # Several lines may form one entry, such as the shards of a response, and the first of them may be shared.
     while 0 < begin < len(nodes) and session.dialect.must_decode_together(journal, nodes[begin - 1], nodes[begin]):
         begin -= 1
     decoded = _decode(session, nodes[begin:])
@@ -155,6 +156,7 @@ def _without_ours(
     for target, at in enumerate(replayable):
         record = merge_record_of(entries[at])
         if record is not None and record.session == name and _is_taken_from(record, ours):
+            # A merge entry comes after the messages that it copied.
             left_out.update(replayable[max(0, target - record.brought) : target + 1])
     return tuple(entry for at, entry in enumerate(entries) if at not in left_out)
 

@@ -9,8 +9,8 @@
     user_prompts   approvals, choices from a list, calls that a crash left open
     commands/      the /commands
     lane_view      the lanes of /explore and the choice between them
-    base_chat      what the chat line by line and the one on the screen (`tui`) share
-    conversation   the main loop of the chat line by line: prompts, commands, interrupts
+    base_chat      what the line-by-line chat and the full-screen chat (`tui`) share
+    conversation   the main loop of the line-by-line chat: prompts, commands, interrupts
     print_mode     one answer for a script (`--print`)
 
 Front ends implement no behavior: `agent`, `branches`, `compaction` and other packages change sessions.

@@ -172,6 +172,7 @@ class BaseChat(ABC):
         self.show_notice()
 
     async def run_command(self, command: UserCommand) -> None:
+        # A separate task, so that an interrupt can cancel it without ending the chat.
         self._command = asyncio.create_task(self.show_command(command))
         try:
             await self._command

@@ -59,7 +59,7 @@ class KeyListener:
 
     def _read_keys(self) -> None:
         self._receive(self._input.read_keys())
-        # An escape alone is only known as one when nothing has followed it.
+        # Esc also starts escape sequences, so a lone Esc is recognized only when nothing follows it.
         if self._flush is not None:
             self._flush.cancel()
         self._flush = asyncio.get_running_loop().call_later(_ESCAPE_SECONDS, self._flush_keys)

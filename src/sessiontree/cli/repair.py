@@ -19,7 +19,7 @@ EXAMPLES = """examples:
   sessiontree repair damaged.jsonl --dry-run
   sessiontree repair damaged.jsonl --in-place
 
---in-place writes a temporary file, fsyncs and renames it, and keeps a backup. Removed bytes are kept in a side-car
+--in-place writes a temporary file, fsyncs and renames it, and keeps a backup. Removed bytes are kept in a sidecar
 file."""
 
 

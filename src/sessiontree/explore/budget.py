@@ -83,6 +83,7 @@ class Budget:
 
     async def enter(self, most: RunUsage, *, is_alone: bool = False) -> Reservation | str:
         """Wait until a request may be made that uses at most this much; returns the reason if it may not."""
+        # The lock is held while waiting: requests pass in order, and small ones do not overtake a large one forever.
         async with self._turnstile:
             while True:
                 why = self.reached()

@@ -55,7 +55,7 @@ def find_partial_worktrees(exploration: ExplorationLike, worktrees: LaneWorktree
 def remove_partial_worktrees(
     session: Reader, exploration: ExplorationLike, worktrees: LaneWorktrees | None
 ) -> list[str]:
-    """Save and remove those folders if no process works on the exploration; returns their paths."""
+    """Save and remove the `find_partial_worktrees`, if no process works on the exploration; returns their paths."""
     if worktrees is None or not find_partial_worktrees(exploration, worktrees) or is_active(session, exploration):
         return []
     known = [lane.worktree for lane in exploration.lanes if lane.worktree is not None]

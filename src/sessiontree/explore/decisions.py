@@ -72,7 +72,7 @@ def keep(
     is_on_lane = _is_on_lane(session, chosen)
     former = _find_former(session, exploration, chosen)
     files, remaining = _apply([chosen], worktrees, instead_of=former) if apply else ((), former)
-    _check_idle(session, exploration.lanes)
+    _check_idle(session, exploration.lanes)  # again: a lane may have been resumed while files were applied
     _write_verdict(chosen, "kept", "", worktrees)
     for other in exploration.lanes:
         if other in former or (other is not chosen and other.verdict is None):

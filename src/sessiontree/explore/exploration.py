@@ -144,6 +144,7 @@ class Exploration:
         self._channel.unblock()
         for runner in self._runners.values():
             runner.interrupt(LEFT)
+        # In a loop, because a lane that was being created may have started meanwhile.
         while running := [task for runner in self._runners.values() if (task := runner.task) is not None]:
             await uncancelled(asyncio.wait(running))
         await uncancelled(self._finalize())

@@ -5,8 +5,8 @@
     repeats   the same error N times in a row            stop the lane; fork before the first error, with its text
     judge     a model has too little confidence          fork at the lane's start, with the judge's doubts
 
-Rules only request lanes; the number and depth of forks is limited where lanes are created. Each rule forks a lane at
-most once, also across a resume: what a lane did is read from its branch, so nothing is lost when a process dies.
+Rules only request lanes; the number and depth of forks are limited where lanes are created. Each rule forks a lane at
+most once, even across a resume: what a lane did is read from its branch, so nothing is lost when a process dies.
 
 Commands come from the user alone: rules in a file pass through `trusted`, which omits checks the user did not repeat.
 """

@@ -154,7 +154,7 @@ class Lane:
         writing = asyncio.ensure_future(in_thread(write, self.branch, UsageRecord(what, usage, is_expected=True)))
         try:
             return (await uncancelled(writing)).id
-        except asyncio.CancelledError:
+        except asyncio.CancelledError:  # no request will be made, but its estimate is in the file
             self.settled.append(writing.result().id)
             raise
 

@@ -145,7 +145,7 @@ class LaneMessages:
         until = time.monotonic() + seconds
         arrived = self._arrived.setdefault(lane.number, asyncio.Event())
         while True:
-            arrived.clear()
+            arrived.clear()  # before reading, so that a message sent meanwhile is not missed
             found = await in_thread(self.undelivered, exploration, lane)
             left = until - time.monotonic()
             is_alone = all(other is lane or other.state in ENDED for other in exploration.lanes)

@@ -31,7 +31,7 @@ _GOOD_ACTIVITY, _MIN_ACTIVITY = 36, 20
 """Columns for a lane's activity: names shrink until it has the first; below the second it gets its own row."""
 _TIME_WIDTH = 6
 _MAX_ANSWER, _MAX_CHECK, _MAX_REASON = 6, 5, 3
-"""Lines."""
+"""Lines shown of an answer, of a check's output and of a reason."""
 _QUOTE = "  │ "
 _MINUTE, _HOUR = 60, 3600
 _MIN_COST = 0.0001

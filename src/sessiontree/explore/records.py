@@ -69,6 +69,7 @@ class PlannedLane(Value, frozen=True):
     model: str
 
 
+# `rename`, here and below: the names in files are older than those of the fields, and must not change.
 class Plan(Value, frozen=True, rename={"planned": "wanted"}):
     kind: ClassVar[str] = "plan"
 

@@ -1,8 +1,7 @@
-"""Requests that may have been in flight when a process died: their usage was never reported, but they were paid for.
+"""Requests that may have been in flight when a process died: their usage was never reported, but they may be billed.
 
-A lane that ends with a prompt or a tool result was about to ask its model. If it has open `task` calls, so may its
-sub-agents have been. The size of the request is known and that of the answer is not, so it counts as a request without
-an answer.
+A lane that ends with a prompt or a tool result was about to ask its model. The same holds for the sub-agents of its
+open `task` calls. The size of the request is known, that of the answer is not: only the request counts.
 """
 
 from __future__ import annotations

@@ -80,6 +80,7 @@ class LaneWorktrees:
             raise UsageError(f"{session_id!r} is not a valid session id, so it cannot have worktrees")
         self._root = os.path.join(os.path.realpath(home), "explore", session_id)
         self._folder = real_folder(folder)
+        # Lanes may be created in several threads at once; only one of them changes the repository at a time.
         self._lock = threading.Lock()
 
     # The project
@@ -214,6 +215,7 @@ class LaneWorktrees:
     def _check_out(self, worktree: Worktree, tree: str) -> None:
         self._clear(worktree)
         make_folder(os.path.dirname(worktree.path))
+        # The files come from the tree, which also has the uncommitted ones, not from the commit.
         command.repository_output(
             worktree.repository, "worktree", "add", "--detach", "--no-checkout", worktree.path, worktree.head
         )
@@ -307,6 +309,7 @@ class LaneWorktrees:
 
     def _commit(self, worktree: Worktree, tree: str) -> None:
         """Commit a tree to a worktree's ref, with its old value and commits made in the folder as parents."""
+        # As parents, because git would otherwise collect them as garbage.
         run, number = worktree.ref.split("/")[-2:]
         parents = [find_object(worktree.repository, f"{REFS}/{run}/base") or worktree.head]
         head = find_head(worktree.path) if self.is_complete(worktree) else None
@@ -317,7 +320,7 @@ class LaneWorktrees:
         command.repository_output(worktree.repository, "update-ref", worktree.ref, commit)
 
     def begin_check(self, worktree: Worktree) -> None:
-        """Fix the work of a worktree at its present state until `end_check`."""
+        """Record the current tree as the work of a worktree, until `end_check`."""
         self.save(worktree)
         file = _check_path(worktree.path)
         os.replace(write_temporary(file, [self._current_tree(worktree).encode()]), file)
@@ -387,6 +390,7 @@ class LaneWorktrees:
             found = self._folder_tree(worktree)
             inner = self._inner_repositories(worktree)
             try:
+                # All files first, even those that a check left: they stay in the history of the ref.
                 self._save_tree(worktree, found)
                 self._save_tree(worktree, self._work_before_check(worktree) or found)
             except StoreError as error:
@@ -492,7 +496,7 @@ class LaneWorktrees:
         return found
 
     def remove_orphans(self, known: Iterable[Worktree], only: str | None = None) -> list[str]:
-        """Save and remove those folders, of all runs or of one; returns their paths."""
+        """Save and remove the folders that `find_orphans` returns, of all runs or of one; returns their paths."""
         project = self._read_project()
         removed = []
         for path in self.find_orphans(known):

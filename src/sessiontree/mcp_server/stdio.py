@@ -53,7 +53,7 @@ class _Lines(AsyncFile[str]):
                 yield repaired
                 continue
             fields = message if isinstance(message, dict) else {}
-            if "result" not in fields and "error" not in fields:  # nobody answers an answer
+            if "result" not in fields and "error" not in fields:  # a response gets no response
                 await self._refuse(fields.get("id"), INVALID_REQUEST, "the message is not a JSON-RPC request")
 
     async def _refuse(self, id: object, code: int, reason: str) -> None:

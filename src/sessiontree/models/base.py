@@ -90,7 +90,7 @@ class Model(Protocol):
     Contract: `stream` yields events and ends with exactly one `Stop`, which contains the complete message. Otherwise it
     raises a `ModelError`, whose `partial` is the message so far. Indexes of blocks increase, and a block's deltas
     come before its `BlockEnd`. Deltas of several calls may alternate, and all calls may end only with the answer.
-    Closing the generator, or canceling the task that reads it, ends the request and its connection. A model sends each
+    Closing the generator, or cancelling the task that reads it, ends the request and its connection. A model sends each
     request once (see `retry`). Several streams may run at the same time.
     """
 

@@ -1,6 +1,6 @@
 """Facts about models: context window, largest answer, prices.
 
-They are in `models.json` in this folder, by "provider/model". A file of the user in the same form adds to them and
+They are in `models.json` in this folder, by "provider/model". A user's file of the same form adds to them and
 overrides them field by field. Prices are in US dollars per million tokens, for short requests without discounts.
 """
 

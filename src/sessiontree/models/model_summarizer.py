@@ -159,7 +159,7 @@ def _in_a_thread(model: Model, request: Request, retry: Retry | None) -> Assista
     thread.start()
     try:
         thread.join()
-    except BaseException:
+    except BaseException:  # KeyboardInterrupt, in the main thread
         loop.call_soon_threadsafe(task.cancel)
         thread.join()
         raise

@@ -1,7 +1,7 @@
 """Find problems in a session, and repair it without losing a byte.
 
 `examine` and `plan_repair` only read. A plan lists the changed lines, and is checked by reading its result back.
-`carry_out` writes the new file, the removed bytes to a side-car file and the old file to a backup.
+`carry_out` writes the new file, the removed bytes to a sidecar file and the old file to a backup.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Repair a file so that its client loads the complete history: make a plan, then write it.
 
-Unchanged lines are copied byte for byte. Bytes that cannot stay go to a side-car file with their offsets. The content
+Unchanged lines are copied byte for byte. Bytes that cannot stay go to a sidecar file with their offsets. The content
 of entries never changes, only their position (a line of their own), their parent, and a duplicate id.
 """
 
@@ -253,7 +253,7 @@ def _check(journal: Journal, content: bytes, *, added: int) -> None:
 
 
 def carry_out(plan: Plan, session: Session, out: str | None = None) -> tuple[str, str | None, str | None]:
-    """Write a plan and return the paths of the repaired file, the side-car and the backup (None if not needed).
+    """Write a plan and return the paths of the repaired file, the sidecar and the backup (None if not needed).
 
     With `out` the original is not changed; else it is replaced atomically and kept as a backup.
     """
@@ -263,7 +263,7 @@ def carry_out(plan: Plan, session: Session, out: str | None = None) -> tuple[str
         raise ReadOnlyError(f"{plan.location}: changed since the repair was planned; try again")
     if plan.copy is not None:
         return _write_copy(plan.copy, session, out), None, None
-    # The side-car first: a crash after it leaves the original file and a harmless copy, never lost bytes.
+    # The sidecar first: a crash after it leaves the original file and a harmless copy, never lost bytes.
     sidecar = _write_sidecar(plan, session, out)
     if out is not None:
         create_file(os.path.abspath(out), [plan.content])
@@ -287,7 +287,7 @@ def _write_copy(meta: SessionMeta, session: Session, out: str | None) -> str:
 def _write_sidecar(plan: Plan, session: Session, out: str | None) -> str | None:
     """Write the removed and changed bytes with their offsets, to a file or to a document of the session's repository.
 
-    Never overwrites an earlier side-car.
+    Never overwrites an earlier sidecar.
     """
     removed = [change for change in plan.changes if change.before is not None]
     if not removed:

@@ -24,7 +24,7 @@ class Rule(Struct, frozen=True):
 
 
 _LEFT = "leaves it unchanged"
-_QUARANTINE = "moves the bytes to the side-car"
+_QUARANTINE = "moves the bytes to the sidecar"
 
 RULES: dict[str, Rule] = {
     rule.id: rule
@@ -36,7 +36,7 @@ RULES: dict[str, Rule] = {
             "loss",
             "a complete record follows an incomplete one on the same line",
             "also loses the complete record",
-            "moves the record to its own line and the incomplete one to the side-car",
+            "moves the record to its own line and the incomplete one to the sidecar",
         ),
         Rule(
             "fused-records", "loss", "several records are on one line", "loses some or all of them", "splits the line"
@@ -46,7 +46,7 @@ RULES: dict[str, Rule] = {
             "damage",
             "NUL bytes where a write was lost",
             "loses the rest of the line",
-            "removes them; the side-car lists them",
+            "removes them; the sidecar lists them",
         ),
         Rule("bad-utf8", "damage", "a line has invalid UTF-8", "shows replacement characters", _LEFT),
         Rule("lone-surrogate", "note", "a text has half of a surrogate pair", "keeps or replaces it", _LEFT),

@@ -73,7 +73,7 @@ _KEYS = (
     KeyRow("/help", "all commands"),
 )
 _MODES: tuple[ApprovalMode, ...] = ("default", "autoEdit", "plan")
-"""The modes that Shift+Tab goes through. Never asking is chosen by its name only."""
+"""The modes that Shift+Tab cycles through. `yolo`, which never asks, can only be chosen by name."""
 
 
 class ChatScreen(Screen[None]):
@@ -134,7 +134,7 @@ class ChatScreen(Screen[None]):
         driver = self.app._driver  # Textual has no public way to write to the terminal
         has_colors = not self.app.no_color and self.app.console.color_system == "truecolor"
         if protocol is None or driver is None or (protocol == "kitty" and not has_colors):
-            return  # kitty's cells name an image by their color
+            return  # kitty's cells identify an image by their color
         wrap = pass_through_tmux if protocol == "kitty" and is_in_tmux(os.environ) else str
         pictures = self._pictures = Pictures(protocol, driver.write, self._redraw_pictures, wrap=wrap)
         self.transcript.pictures = self.pasted.pictures = pictures
@@ -194,7 +194,7 @@ class ChatScreen(Screen[None]):
             self.app.title = one_line(state.title) or "sessiontree"
 
     def show_status(self, activity: str = "") -> None:
-        """Draw the status line, and the lines that wait."""
+        """Draw the status line, and the queued lines."""
         if not self.is_mounted or not self.chat.is_open:
             return
         self._activity = activity
@@ -208,7 +208,7 @@ class ChatScreen(Screen[None]):
         self._queue_row.show("  queued: " + " │ ".join(one_line(line) for line in chat.queue))
 
     def finished(self) -> None:
-        """The work in progress has ended."""
+        """Called when the work in progress has ended."""
         self.show_status()
         self._load_history()
         self.measure()
@@ -260,7 +260,7 @@ class ChatScreen(Screen[None]):
     @on(TextArea.Changed)
     def _on_typing(self) -> None:
         if self.chat.is_open:
-            self._is_typing = True
+            self._is_typing = True  # so that `_on_state` does not write the text back into the editor
             try:
                 self.chat.controller.set_input(self.editor.text)
             finally:
@@ -320,10 +320,10 @@ class ChatScreen(Screen[None]):
         elif self.chat.is_busy:
             self.chat.interrupt()
         else:
-            self._hint("Ctrl+C again: leave")
+            self._hint("Ctrl+C again: quit")
 
     def _hint(self, text: str) -> None:
-        """Show what a key does next, as long as it does."""
+        """Show what pressing the key again does, while that applies."""
         self.show_status(text)
         self.set_timer(_TWICE, self.show_status)
 

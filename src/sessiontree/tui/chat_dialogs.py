@@ -22,7 +22,7 @@ from sessiontree.chat.styles import CYAN, DIFF_STYLES, GREEN, RED
 from sessiontree.views.text import clean, one_line
 
 _GRACE = 0.3
-"""Seconds in which keys belong to the input: the user was typing when the question appeared."""
+"""Seconds during which keys still go to the input: the user may have been typing when the question appeared."""
 _SHOWN = 200
 _COLORS = {GREEN: "green", RED: "red", CYAN: "cyan"}
 

@@ -65,7 +65,7 @@ class CompletionMenu(Widget, can_focus=False):
 
 
 class PromptEditor(TextArea):
-    """Enter sends, Ctrl+J starts a line. Up and Down recall earlier prompts at the first and the last line."""
+    """Enter sends, Ctrl+J starts a new line. Up and Down recall earlier prompts at the first and the last line."""
 
     DEFAULT_CSS = """
     PromptEditor { height: auto; max-height: 12; border: round $primary; padding: 0 1; }

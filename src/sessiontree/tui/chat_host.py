@@ -128,7 +128,7 @@ class FullScreenChat(BaseChat):
             self._view.finished()
 
     def enter(self, line: str, *, steers: bool = False) -> None:
-        """Take a line: now, after the work in progress or, to steer, with the results of the current calls."""
+        """Carry out a line: now, after the work in progress or, to steer, with the results of the current calls."""
         if steers and self.steer(line):
             self.screen.line("· will be sent when the current calls are done", DIM)
         else:
@@ -266,7 +266,7 @@ class FullScreenChat(BaseChat):
         return True
 
     async def list_prompts(self) -> None:
-        """Esc Esc: go to before one of the prompts, so that the next one is its sibling; `f` makes a new session."""
+        """Esc Esc: move to just before a prompt, so that the next one is its sibling; `f` makes a new session."""
         points = await asyncio.to_thread(self.controller.fork_points)
         if not points:
             self._view.notify("No messages yet.")

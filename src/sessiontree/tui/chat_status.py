@@ -15,7 +15,7 @@ _MAX_MODEL = 36
 def status_text(
     state: State, use: ContextUse, *, seconds: float | None = None, queued: int = 0, is_asking: bool = False
 ) -> str:
-    """The status as one line; what matters most is first. `seconds` is how long the run takes already."""
+    """The status as one line; what matters most is first. `seconds` is the time of the run so far."""
     parts: list[str] = []
     if is_asking:
         parts.append("? waiting for your answer")

@@ -174,7 +174,7 @@ class Transcript(PictureView, WheelScrolled, can_focus=False):
 
     def touch_calls(self) -> None:
         """Redraw the calls in progress, whose times advance."""
-        for block in self.blocks[-8:]:
+        for block in self.blocks[-8:]:  # calls in progress belong to the last answer
             if isinstance(block, EntryBlock):
                 block.touch()
         self.redraw()
@@ -265,7 +265,7 @@ class Transcript(PictureView, WheelScrolled, can_focus=False):
         return all(line.box is None or (self.pictures is not None and self.pictures.keeps(line.box)) for line in lines)
 
     def redraw_pictures(self) -> None:
-        """Make the lines of images again: other ones than before can be shown."""
+        """Render the lines of images again, after a change in which images can be shown."""
         for block, (_, lines) in list(self._lines.items()):
             if any(line.box is not None for line in lines):
                 del self._lines[block]
@@ -319,7 +319,7 @@ class Transcript(PictureView, WheelScrolled, can_focus=False):
 
 
 def _find_kinds(session: Session, ids: Sequence[str]) -> list[EntryKind]:
-    """What some entries are. A few are decoded; for many, the dialect reads the whole file without decoding it."""
+    """The kinds of some entries. A few are decoded; for many, the dialect reads the whole file without decoding it."""
     if len(ids) <= 2 * _STEP:
         entries = session.entries(list(ids))
         return [message_kind(entry.message) if isinstance(entry, MessageEntry) else "other" for entry in entries]

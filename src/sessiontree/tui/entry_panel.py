@@ -121,7 +121,7 @@ def _render_call(call: ToolCall) -> Iterator[RenderableType]:
 
 
 def edit_diff(call: ToolCall) -> Text | None:
-    """The change that a call makes to a file, from its arguments; None if it makes none."""
+    """The change that a call makes to a file, from its arguments; None if it changes no file."""
     old = next((call.arguments[name] for name in _OLD if isinstance(call.arguments.get(name), str)), None)
     new = next((call.arguments[name] for name in _NEW if isinstance(call.arguments.get(name), str)), None)
     if new is None:

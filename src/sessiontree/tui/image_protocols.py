@@ -1,6 +1,6 @@
 """Escape sequences for terminals that display images: kitty's, iTerm2's and sixel.
 
-Everything here is encoded by us: image data as base64, sixels by `sixel`. No sequence asks the terminal for an answer.
+Everything here is encoded by us: image data as base64, sixels by `sixel`. No sequence makes the terminal reply.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def kitty_image(id: int, data: bytes) -> Iterator[str]:
     encoded = base64.b64encode(data).decode("ascii")
     for at in range(0, len(encoded), _CHUNK):
         more = int(at + _CHUNK < len(encoded))
-        # q=2: no answer, also not for errors.
+        # q=2: no reply, not even for errors.
         keys = f"a=t,f=100,i={id},q=2,m={more}" if at == 0 else f"m={more},q=2"
         yield f"\x1b_G{keys};{encoded[at : at + _CHUNK]}\x1b\\"
 

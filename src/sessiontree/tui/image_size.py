@@ -9,7 +9,7 @@ _NO_LENGTH = frozenset({0x01, *range(0xD0, 0xD9)})
 
 
 def image_size(data: bytes) -> tuple[int, int] | None:
-    """Width and height; None if the header is damaged, or names no pixels."""
+    """Width and height; None if the header is damaged, or the size is zero."""
     if data.startswith(_PNG_HEADER):
         found = (_big(data, 16, 4), _big(data, 20, 4)) if len(data) >= 24 else None
     elif data.startswith(b"\xff\xd8"):

@@ -1,6 +1,6 @@
 """A widget of lines that implements its own scrolling and caches painted lines.
 
-Textual asks a widget for all of its lines when anything beside it has changed, and takes several steps to style, pad
+Textual asks a widget for all of its lines when anything next to it has changed, and takes several steps to style, pad
 and filter each of them. This widget does that once for each style, and once for each line.
 """
 

@@ -2,7 +2,7 @@
 
 With kitty's protocol, an image is sent once and shown by text cells, which Textual scrolls, covers and removes like any
 other text. With iTerm2's protocol and sixel, it is drawn over blank cells, and only if nothing covers them: text that
-is written there removes it, so it is drawn again when the screen is quiet. Nothing waits for an answer of the terminal.
+is written there removes it, so it is drawn again when the screen is quiet. Nothing waits for a reply from the terminal.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Pictures:
         wrap: Callable[[str], str] = str,
         cell_size: Callable[[], tuple[int, int] | None] | None = None,
     ) -> None:
-        """`changed` is called when pictures can be shown that could not be before, or the other way around."""
+        """`changed` is called when pictures can be shown that could not be before, or vice versa."""
         self.protocol = protocol
         self._write, self._changed, self._wrap = write, changed, wrap
         self._cell_size = cell_size or terminal_cell_size
@@ -234,7 +234,7 @@ class Pictures:
 
 
 def fit(size: tuple[int, int], cell: tuple[int, int], columns: int, rows: int) -> tuple[int, int]:
-    """Columns and rows of an image that keeps its proportions, and is not larger than it is."""
+    """Columns and rows of an image that keeps its proportions and is not enlarged."""
     width, height = size[0] / cell[0], size[1] / cell[1]
     factor = min(1.0, columns / width, rows / height)
     return min(max(ceil(width * factor), 1), columns), min(max(ceil(height * factor), 1), rows)
@@ -254,6 +254,7 @@ def terminal_cell_size() -> tuple[int, int] | None:
 
 async def convert(data: bytes, width: int, height: int) -> str | None:
     """A sequence that draws a PNG image of at most some pixels; None if it cannot be decoded."""
+    # -I: no module of the current folder or the user's environment is imported.
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-I",
@@ -285,7 +286,7 @@ class PictureView(Widget):
     pictures: Pictures | None = None
     """Set by the screen, if the terminal can show pictures."""
     most_rows = 20
-    """Rows of a picture."""
+    """The most rows of a picture."""
     _drawn: Sequence[tuple[PictureBox, int]] = ()
     """Pictures that have to be drawn, each with its first line."""
     _draw_timer: Timer | None = None

@@ -24,7 +24,7 @@ _MAX_LINES = 4_000
 class RenderedPanel(LineWidget, can_focus=False):
     """Shows rich content to the right of a line. `show_content` replaces it.
 
-    Textual arranges the whole screen again when the content of its own scroll views gets another height, so this widget
+    Textual arranges the whole screen again when the content of its own scroll views changes height, so this widget
     scrolls itself. Content is rendered as far as it is visible, and the rest when the user scrolls.
     """
 
@@ -39,7 +39,7 @@ class RenderedPanel(LineWidget, can_focus=False):
         self._is_whole = True
         """Whether all of the content is rendered, not only the beginning."""
         self._rows_to_scroll = 0
-        """Scrolled while the rest was being rendered."""
+        """Rows that the user scrolled while the rest was being rendered."""
 
     @property
     def is_done(self) -> bool:
@@ -74,7 +74,7 @@ class RenderedPanel(LineWidget, can_focus=False):
         if build is not self._build or not self.display or width <= 0:
             return
         lines = await asyncio.to_thread(lambda: render_lines(build(), width, enough))
-        if not self.is_attached or build is not self._build:
+        if not self.is_attached or build is not self._build:  # other content was requested meanwhile
             return
         self._shown = build
         if is_whole:

@@ -105,7 +105,7 @@ _BOX_KEYS = (
 
 
 class FilterBox(Input):
-    """The box to find sessions in. Keys that move a cursor lead from it to the list."""
+    """The search box. Keys that move a cursor move the focus to the list."""
 
     BINDINGS: ClassVar[list[BindingType]] = make_bindings(*_BOX_KEYS)
 
@@ -129,7 +129,7 @@ class FilterBox(Input):
 
 
 class SessionsScreen(ActionScreen[None]):
-    """All sessions of all agents, from what is known, and refreshed in the background."""
+    """All sessions of all agents: the cached ones at once, refreshed in the background."""
 
     DEFAULT_CSS = """
     SessionsScreen #box { border: none; height: 1; padding: 0 1; background: $surface; }
@@ -300,7 +300,7 @@ class SessionsScreen(ActionScreen[None]):
             self.app.call_from_thread(self._set_hits, text, hits)
 
     def _set_hits(self, text: str, hits: list[Hit]) -> None:
-        if text == self._options.query:
+        if text == self._options.query:  # else the user has typed something else meanwhile
             self._hits = hits
             self._show()
 

@@ -193,7 +193,7 @@ def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _unfilter(kind: int, line: bytearray, before: bytearray, step: int) -> None:
-    """Restore a row whose bytes are stored as differences to those to the left and above."""
+    """Restore a row whose bytes are stored as differences from those to the left and above."""
     match kind:
         case 0:
             pass

@@ -1,4 +1,4 @@
-"""Detects that the UI's terminal has gone away.
+"""Detect that the UI's terminal has gone away.
 
 The kernel sends a signal only to programs whose controlling terminal it was. For the others, reading returns at once
 and without data, again and again, and the UI would run forever without a user.
@@ -44,6 +44,7 @@ class TerminalWatch:
 
     def _detach(self) -> None:
         """Keep threads from failing or spinning: nothing more is read, and output is dropped."""
+        # The write end stays open, so that reading blocks instead of returning the end of the file again and again.
         silence, self._writer = os.pipe()
         os.dup2(silence, self._input)
         nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -42,7 +42,7 @@ _MAX_TEXT = 512
 """Columns of a row's text that are kept."""
 _STEP = 64
 _LARGE = 5_000
-"""Entries from which on rows are arranged in the background."""
+"""From this number of entries on, rows are arranged in the background."""
 _AHEAD = 0.5
 """Seconds after which the other views of a large tree are arranged, so that no key has to."""
 _DIM = Style(dim=True)
@@ -204,7 +204,7 @@ class TreeScreen(ActionScreen[None]):
         self._anchor: int | None = None
         """The node that views are arranged around, as long as the user does not move: a view may not show it."""
         self._anchor_row: int | None = None
-        """Where the cursor was put for it."""
+        """The row that the cursor was put on for it."""
 
     def compose(self) -> ComposeResult:
         yield TextRow(id="title")
@@ -346,7 +346,7 @@ class TreeScreen(ActionScreen[None]):
 
     @property
     def _place(self) -> int | None:
-        """The node that another view is arranged around: the selected one, or the one before views that lack it."""
+        """The node that another view is arranged around: `_anchor` until the user moves, then the selected one."""
         is_unmoved = self.query_one("#tree", LineList).cursor == self._anchor_row and self._anchor is not None
         return self._anchor if is_unmoved else self._selected_node
 

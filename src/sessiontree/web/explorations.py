@@ -76,7 +76,7 @@ class RunningExploration:
         return lambda lane: LaneApprover(lane, mode, tools, self.questions.ask)
 
     def change(self) -> None:
-        """Something has changed that pages show."""
+        """Schedule an update of the pages."""
         self._is_changed.set()
 
     async def run(self, is_begun: asyncio.Future[None]) -> None:

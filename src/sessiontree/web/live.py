@@ -25,7 +25,7 @@ from sessiontree.web.site import Site
 
 POLL_SECONDS = 0.25
 STORED_POLL_SECONDS = 1.0
-"""For sessions in a database: each look is a query."""
+"""For sessions in a database, where each poll is a query."""
 SCAN_SECONDS = 3.0
 SCAN_SHARE = 0.05
 """Part of the time that scans of the library may take while a list is open."""
@@ -46,7 +46,7 @@ class Signal:
     def fire(self) -> None:
         self.count += 1
         self._event.set()
-        self._event = asyncio.Event()
+        self._event = asyncio.Event()  # for the tasks that wait from now on
 
     async def wait(self, seconds: float, seen: int | None = None) -> bool:
         """Wait for the next `fire`, or for one after the first `seen`; False if it does not come in time."""
@@ -67,7 +67,7 @@ class Watcher:
         self._site, self._summary = site, summary
         self.signal = Signal()
         self.ready = asyncio.Event()
-        """Set once the session was read: only then a client's position can be checked."""
+        """Set once the session was read: only then can a client's position be checked."""
         self.clients = 0
         self.epoch = 0
         """Counts how often the file was rewritten, which voids all positions."""
@@ -80,7 +80,7 @@ class Watcher:
 
     async def run(self) -> None:
         """Read the session, then poll its file or its repository. A change is read in a thread."""
-        stamp = await self._find_stamp()
+        stamp = await self._find_stamp()  # first, so that a change during the read is noticed
         await run_in_threadpool(self._read)
         self.ready.set()
         while self.clients:
@@ -128,7 +128,7 @@ class Watcher:
         }
 
     async def entries_from(self, node: int) -> list[dict[str, Any]]:
-        """Some of the entries from a position on."""
+        """Entries from a position on, at most a batch."""
         if node >= self._offset:
             return self._entries[node - self._offset : node - self._offset + _BATCH]
 
@@ -205,7 +205,7 @@ class Live:
             watcher.clients -= 1
 
     def fire(self, ref: str) -> None:
-        """Wake the clients of a session about which something other than its file has changed."""
+        """Wake the clients of a session after a change that is not in its file."""
         if ref in self._watchers:
             self._watchers[ref].signal.fire()
 
@@ -215,7 +215,7 @@ class Live:
         epoch, leaf, error = watcher.epoch, watcher.leaf, ""
         yield event_text("hello", {"count": watcher.count, "leaf": leaf})
         while not self.is_closing:
-            seen = watcher.signal.count
+            seen = watcher.signal.count  # read first, so that a change during the `yield`s below is not missed
             if watcher.epoch != epoch:
                 yield event_text("rewritten", {})
                 epoch, position = watcher.epoch, watcher.count

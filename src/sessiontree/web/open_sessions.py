@@ -61,7 +61,7 @@ def session_stamp(summary: Summary) -> tuple[int, int, int] | None:
 
 
 class OpenSessions:
-    """The least recently used sessions are closed first."""
+    """A cache of open sessions. The least recently used ones are closed first."""
 
     def __init__(self, workbench: Workbench) -> None:
         self._workbench = workbench
@@ -89,6 +89,7 @@ class OpenSessions:
                 self._open.move_to_end(key)
                 found.users += 1
                 return found
+        # Without the lock, as opening may take long. If two threads open the same session, the first one is kept.
         try:
             opened = OpenSession(summary, self._workbench.open_session(summary, read_options), read_options)
         except FileNotFoundError:

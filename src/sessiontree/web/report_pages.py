@@ -30,7 +30,7 @@ from sessiontree.web.site import Site, cached, key_of
 
 FORMS = ("messages", "anthropic", "openai", "openai-chat")
 MAX_SHOWN = 200
-"""Messages of a context that are shown in full; of more, the first and the last ones."""
+"""Messages of a context that are shown in full; if there are more, only the first and the last ones."""
 _MAX_LEFT_OUT = 300
 _BY: tuple[By, ...] = ("day", "model", "project", "agent")
 _MAX_BARS = 40

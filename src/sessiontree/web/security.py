@@ -2,8 +2,8 @@
 
 * A request needs the cookie that a one-time token was exchanged for, or that of a user (`users`). The cookie is
   HttpOnly and SameSite=Strict.
-* `Host` has to be one of our own names: a page of another site that resolves its name to 127.0.0.1 is refused.
-* A request that changes something needs an `Origin` of ours; one that another site started is refused in any case.
+* `Host` has to be one of our own names: a site that resolves its name to 127.0.0.1 (DNS rebinding) is refused.
+* A request that changes something needs an `Origin` of ours; requests that other sites started are always refused.
 * Bodies, the rate of requests and the number of open streams are limited.
 * Every response has a content security policy that allows only our own files, and no inline script or style.
 """
@@ -105,7 +105,7 @@ class Access(ServerNames):
 
 
 class RefusedError(HTTPException):
-    """A request that is not answered; the routes' framework answers it alike, if they meet it first."""
+    """A refused request. As an `HTTPException`, it gets the same response if it is raised inside a route."""
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
         super().__init__(status.value, f"sessiontree: {reason}\n")
@@ -129,7 +129,7 @@ class RateLimit:
 
 
 class SourceGate(ABC):
-    """Middleware that refuses what is not allowed, before any route sees it. Subclasses know the users."""
+    """Middleware that refuses what is not allowed, before any route sees it. Subclasses check the user."""
 
     def __init__(self, names: ServerNames, limit: RateLimit | None = None) -> None:
         self._names = names
@@ -141,7 +141,7 @@ class SourceGate(ABC):
 
     @abstractmethod
     async def live(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Start with the server, and end with it."""
+        """Run the ASGI lifespan: start with the server, and end with it."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":

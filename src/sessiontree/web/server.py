@@ -119,8 +119,7 @@ def serve_users(repository: TokenRepository, options: ServeOptions, notify: Call
 
 
 _ACCEPT_SECONDS = 0.05
-"""Lets connections that are just being accepted become known, so that they are closed: browsers open some in advance.
-"""
+"""Time for connections in progress to be accepted, so that they are closed too: browsers open some in advance."""
 
 
 class Server(uvicorn.Server):

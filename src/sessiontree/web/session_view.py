@@ -26,7 +26,7 @@ from sessiontree.session.session import Session
 from sessiontree.stores.contract import SessionRef
 
 WINDOW = 160
-"""Entries of a window, about; it ends before a prompt."""
+"""Approximate number of entries in a window; it ends before a prompt."""
 _LOOK_AHEAD = 400
 _STEP = 64
 MAX_HITS = 200
@@ -78,7 +78,7 @@ def find_path(session: Session, leaf: str | None = None) -> PathView:
 
 
 def find_subagent_path(session: Session, start: str) -> PathView:
-    """The entries of a sub-agent on a branch of the session, from its first one. None counts as abandoned."""
+    """The entries of a sub-agent on a branch of the session, from its first one. No entry counts as abandoned."""
     first = session.node_of(start)
     if first is None:
         raise NotFoundError(f"no entry {start!r} in this session")

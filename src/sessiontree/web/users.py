@@ -1,7 +1,7 @@
 """Several users of one server, each with a token from the database they share.
 
 A token is bound to a tenant, and to reading or writing. A form exchanges it for a cookie, so it is in one request body
-and in no address. Each tenant has its own library, whose statements run with the role of the tenant. Every request
+and in no URL. Each tenant has its own library, whose statements run with the role of the tenant. Every request
 asks the database whether the token is still valid; so does a stream of events before it sends more.
 
 Users do not own this machine: no agent runs for them here, and no file of it is shown or written.
@@ -36,7 +36,7 @@ from sessiontree.web.site import Site
 MAX_COOKIES = 10_000
 _COOKIE_SECONDS = 7 * 86_400.0
 _MAX_SITES = 64
-"""Libraries that are kept open; of more, those unused for the longest time are closed."""
+"""Libraries that are kept open; beyond that, the least recently used ones are closed."""
 _CHECK_SECONDS = 1.0
 """How often a response that takes long asks whether its token is still valid."""
 _FORM = """<!doctype html>
@@ -206,6 +206,7 @@ class UserGate(SourceGate):
     async def _using(self, token: AccessToken) -> AsyncIterator[_TenantSite]:
         """The site of a token, which stays open while a request uses it."""
         read_only = self._read_only or token.scope != "write"
+        # One lock for all: no site is opened twice, or closed while another request is about to use it.
         async with self._opening:
             site = self._sites.get((token.tenant, read_only))
             if site is None:

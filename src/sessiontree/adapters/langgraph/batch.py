@@ -26,7 +26,7 @@ class Batch:
         self.bare: dict[int, BareMessage] = {}
         """By the identity of their originals: a message is serialized once."""
         self.digests: dict[int, tuple[Any, str]] = {}
-        """Messages and their hashes, by the identity of the messages."""
+        """Messages and their hashes, by identity. Messages are kept, so that no other object gets the same identity."""
         self.position: str | None = None
         """The entry that the lines follow."""
 
@@ -79,7 +79,7 @@ class Batch:
     def _free_id(self) -> str:
         used = {entry for entry, _ in self._new.values()}
         while (id := new_entry_id(self._thread.session.journal.tree.node_of)) in used:
-            pass  # an id that this batch has given already
+            pass  # this batch has already used that id
         return id
 
 

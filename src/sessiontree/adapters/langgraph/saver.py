@@ -282,6 +282,7 @@ class SessionTreeSaver(BaseCheckpointSaver[int]):
     def _write(self, thread_id: str, build: Callable[[Thread], Sequence[bytes]]) -> None:
         """Append the lines that `build` returns in one write, with other writers excluded."""
         for attempt in range(_ATTEMPTS):
+            # A known thread may be outdated: it is refreshed below, with other writers excluded.
             thread = self._known(thread_id) or self._find(thread_id) or self._create(thread_id)
             try:
                 with thread.lock, thread.session.journal.store.exclusive():
@@ -347,7 +348,7 @@ class SessionTreeSaver(BaseCheckpointSaver[int]):
 
     def _keep(self, thread: Thread) -> Thread:
         with self._lock:
-            self._threads[id(thread.values.serde), thread.name] = thread  # LangGraph copies savers with another one
+            self._threads[id(thread.values.serde), thread.name] = thread  # LangGraph copies savers with another serde
             while len(self._threads) > _OPEN_THREADS:
                 self._threads.popitem(last=False)  # a call may still use it: it closes when the last one is done
         return thread

@@ -175,7 +175,7 @@ class Thread:
             f"{self.session.location}: {what}; run `sessiontree doctor` on it, or use an older checkpoint"
         )
 
-    # Questions
+    # Queries
 
     def latest(self, namespace: str) -> str | None:
         names = (name for name in self.checkpoints if name[0] == namespace and name not in self.deleted)
@@ -230,7 +230,7 @@ class Thread:
     # Lists
 
     def encode_channel(self, batch: Batch, channel: str, parent: Name | None, values: Mapping[str, Any]) -> Ref:
-        """The value of a channel; a list as its difference to the one in the parent checkpoint."""
+        """The value of a channel; a list as its difference from the one in the parent checkpoint."""
         if channel not in values:
             return {}
         value = values[channel]
@@ -251,7 +251,7 @@ class Thread:
         return {"list": items, "keep": keep} if keep else {"list": items}
 
     def key_of(self, ref: Ref) -> MessageKey | Ref:
-        """What the item of a list is compared by."""
+        """The key by which items of lists are compared."""
         if "message" not in ref:
             return ref
         digest, id = self.keys.get(ref["message"], ("", None))

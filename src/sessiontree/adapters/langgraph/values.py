@@ -61,7 +61,7 @@ class Values:
         self._thread = thread
         self.serde = serde
         self.is_open = type(serde) is JsonPlusSerializer
-        """Whether values may be readable in the file: another serializer, for example, encrypts them."""
+        """Whether values may be readable in the file: another serializer may encrypt them."""
         self._kept: OrderedDict[str, tuple[Any, int]] = OrderedDict()
         """Messages by entry, with the size of their lines; those used last. Callers get copies."""
         self._kept_bytes = 0
@@ -191,6 +191,7 @@ class Values:
         exact: dict[str, Any] = {"hash": found.digest} if id is None else {"hash": found.digest, "id": id}
         others = bare.model_dump(exclude={"content", "type", "id"}, exclude_defaults=True)
         fields = {"message": shown, EXACT: {**exact, "class": type(bare).__name__, "fields": others}}
+        # As readable fields only if the class restores exactly the same bytes from them.
         if type(bare.content) is str and is_json(others):
             with contextlib.suppress(ValueError):  # values that its class refuses to take from JSON
                 if self.serde.dumps_typed(self._restore(parse_json(render_json(fields)), None)) == found.serialized:

@@ -186,7 +186,7 @@ def _failures_as_arguments(name: str) -> Iterator[None]:
 def schema_of(arguments: type[Struct]) -> JsonObject:
     """The JSON schema of a struct as providers require it: one object, with nested structs in place of references.
 
-    Only a struct that contains itself cannot be put in place; it is defined once, in `$defs`.
+    Only a struct that contains itself cannot be inlined; it is defined once, in `$defs`.
     """
     (schema,), components = msgspec.json.schema_components([arguments], ref_template=_REFERENCE)
     recursive: set[str] = set()
@@ -213,7 +213,7 @@ def _referenced(schema: JsonObject) -> str | None:
 
 
 def _inlined(schema: Any, components: JsonObject, inside: tuple[str, ...], recursive: set[str]) -> Any:
-    """A schema with its references replaced, except to the components `inside` which it is."""
+    """A schema with its references inlined, except those to the components that contain it (`inside`)."""
     if isinstance(schema, list):
         return [_inlined(item, components, inside, recursive) for item in schema]
     if not isinstance(schema, dict):

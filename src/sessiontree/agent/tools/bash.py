@@ -195,7 +195,8 @@ _GIT_LONG = frozenset(
         "--tags",
     }
 )
-# Added to each command: in a repository of another person, these would start programs, or git in a submodule.
+# Added to each command: without them, a repository of another person could make git start programs, or run in a
+# submodule.
 _GIT_ADDED = {
     "blame": "--no-textconv",
     "diff": "--no-ext-diff --no-textconv --ignore-submodules=dirty",
@@ -278,11 +279,11 @@ def _names_worktree(root: str, folder: str, top: str) -> bool:
 
 
 def _names_content(root: str, words: list[str]) -> bool:
-    """Whether a word is the id of a file's content, which does not have the file's name."""
+    """Whether a word is the id of a blob: its content would be shown whatever the file's name, even one of a secret."""
     objects = [part for word in words for part in re.split(r"\.{2,}", word) if part and ":" not in part]
     if not objects:
         return False
-    data = "".join(f"{name}^{{}}\n" for name in objects).encode()  # what a tag names
+    data = "".join(f"{name}^{{}}\n" for name in objects).encode()  # of a tag: what it points to
     return b"blob" in git.output(root, "cat-file", "--batch-check=%(objecttype)", data=data).split()
 
 
@@ -300,7 +301,7 @@ def _shows_content(verb: str, words: list[str]) -> bool:
 
 
 def _list_secrets(root: str, verb: str, words: list[str]) -> list[str]:
-    """The files with names of secrets whose content a command would show; `StoreError` if listing takes too long."""
+    """The files whose names indicate secrets and whose content would be shown; `StoreError` if listing them is slow."""
     selecting = [word for word in words if not word.startswith("-") or word in _GIT_SELECTING or _is_count(word)]
     form = ("--name-only", "--no-renames", "-z", "--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty")
     format = () if verb == "diff" else ("--format=",)

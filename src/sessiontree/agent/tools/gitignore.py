@@ -43,7 +43,7 @@ def _parse_rules(text: str) -> tuple[tuple[re.Pattern[str], bool], ...]:
         # `x/**` matches everything in x, but not x itself. The regex that pathspec builds also matches `x/`.
         try:
             pattern = GitIgnoreSpecPattern(_INSIDE.sub(r"/**/*\1", line))
-        except (ValueError, re.error):  # not a valid pattern: git ignores it too, or all of it but one character
+        except (ValueError, re.error):  # invalid: git matches nothing with it, or for a reversed range one character
             continue
         if pattern.regex is None or pattern.include is None:
             continue

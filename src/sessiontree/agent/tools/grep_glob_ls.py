@@ -180,6 +180,7 @@ def _lines_output(answer: Answer, target: ResolvedPath, limit: int) -> ToolOutpu
 
 async def _search(request: Request) -> Answer:
     """Search in a separate process."""
+    # -P: no module is imported from the current folder.
     command = (sys.executable, "-P", "-m", "sessiontree.agent.tools.grep_worker")
     code, out, err = await _run(command, msgspec.json.encode(request))
     if code:

@@ -24,7 +24,7 @@ class CompactPlan(ActionPlan[Compacted]):
 
     @property
     def expected(self) -> Compacted:
-        """The result that `do` will have, but for the new entry."""
+        """The result that `do` will have, except for the new entry."""
         return self._prepared.found
 
     def describe(self) -> Description:
@@ -79,7 +79,7 @@ def _model_of(session: Session) -> str | None:
 
 
 class UndoCompactionPlan(ActionPlan[Undone]):
-    """The undo of a compaction that may be long ago. Messages since then stay in the file, on a branch."""
+    """The undo of a compaction, even one from long ago. Messages since then stay in the file, on a branch."""
 
     action = "undo-compaction"
 

@@ -52,7 +52,7 @@ class Done(Struct, Generic[ResultT], frozen=True):
     undo: ActionPlan[Any] | None = None
     """Undoes the action, and goes stale like every plan; None if nothing was written or it cannot be undone."""
     session: Session | None = None
-    """The session to continue with; after its file was rewritten, another object than before."""
+    """The session to continue with; a new object if its file was rewritten."""
 
 
 class ActionPlan(ABC, Generic[ResultT]):

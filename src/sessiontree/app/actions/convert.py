@@ -44,7 +44,7 @@ def _files_below(folder: str) -> list[str]:
 
 
 def plan_convert(session: Session, request: Request) -> ConvertPlan:
-    """Plan a conversion. It is carried out completely, but for the writing: the plan has the report of losses."""
+    """Plan a conversion. Everything except the writing is done now, so the plan has the report of losses."""
     check_not_empty(session)
     return ConvertPlan(session, make_plan(session, request))
 

@@ -25,7 +25,7 @@ _MAX_WIDTH = 160
 
 
 class LanePlan(ActionPlan[DecisionResult]):
-    """A decision about lanes. The files that it changes in the project are known before."""
+    """A decision about lanes. The files that it will change in the project are known in advance."""
 
     verdict: ClassVar[Verdict]
     verb: ClassVar[str]

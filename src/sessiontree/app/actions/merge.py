@@ -18,7 +18,7 @@ _VERBS: dict[MergeMethod, str] = {"summary": "summarize", "append": "copy", "pic
 
 
 class MergePlan(ActionPlan[Merged]):
-    """A merge, or a pick: that is a merge of chosen entries."""
+    """A merge, or a pick, which is a merge of chosen entries."""
 
     action = "merge"
 
@@ -28,7 +28,7 @@ class MergePlan(ActionPlan[Merged]):
 
     @property
     def expected(self) -> Merged:
-        """The result that `do` will have, but for the ids of new entries."""
+        """The result that `do` will have, except for the ids of new entries."""
         return self._prepared.found
 
     def describe(self) -> Description:

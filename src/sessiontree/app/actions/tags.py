@@ -24,7 +24,7 @@ class TagPlan(ActionPlan[SessionTags]):
         self._tags, self._before, self.expected = tags, before, after
 
     def describe(self) -> Description:
-        nothing = "it is so already" if self._before == self.expected else None
+        nothing = "the tags and the pin do not change" if self._before == self.expected else None
         return Description(self.action, self._title(), nothing=nothing, data=tag_fields(self.expected))
 
     def _title(self) -> str:

@@ -37,7 +37,7 @@ async def rewind(chat: BaseChat, rest: str) -> None:
 
 
 async def carry_out(chat: BaseChat, action: RewindAction, scope: RewindScope) -> None:
-    """Carry out a rewind, after the question which conflicting files to overwrite. Its prompt returns to the input."""
+    """Carry out a rewind, after asking which conflicting files to overwrite. Its prompt returns to the input."""
     plan = action.expected
     overwrite = await _choose_overwrites(chat, plan) if scope != "conversation" else []
     prompt = plan.entry if plan.text is not None and scope != "files" else None
