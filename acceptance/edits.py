@@ -7,7 +7,8 @@ The program then must rebuild the same.
 from __future__ import annotations
 
 import random
-from collections.abc import Container, Sequence
+from collections.abc import Container
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,34 +38,45 @@ def edit_transcript(path: Path, seed: int) -> None:
             _check(path, intended, operation)
 
 
-def _apply(rng: random.Random, session: Session, operation: str, text: str) -> list[Message] | None:
+@dataclass(frozen=True, slots=True)
+class Intended:
+    """The history that an operation should give."""
+
+    messages: list[Message]
+    notes: list[Message] = field(default_factory=list)
+    """The system lines and attachments of the history that the entry which was continued ends with. The client sends
+    them after the other lines of their response as long as the history ends there, and in their place later."""
+
+
+def _apply(rng: random.Random, session: Session, operation: str, text: str) -> Intended | None:
     """Apply one operation; returns the history it should give, or None where it is refused or changes nothing."""
     entries = [id for id in session.ids if _is_possible_leaf(session, id)]
     if not entries:
         return None
     match operation:
         case "append":
-            before = _messages(session, session.leaf)
+            before, notes = _messages(session, session.leaf), _notes_at_end(session, session.leaf)
             session.append("user", text)
-            return [*before, session.context().messages[-1]]
+            return Intended([*before, session.context().messages[-1]], notes)
         case "branch":
             branch = session.branch(rng.choice(entries))
-            before = _messages(session, branch.leaf)
+            before, notes = _messages(session, branch.leaf), _notes_at_end(session, branch.leaf)
             branch.append("user", text)
-            return [*before, branch.context().messages[-1]]
+            return Intended([*before, branch.context().messages[-1]], notes)
         case "move":
             target = rng.choice([*entries, *_boundaries(session), None])
-            before = [] if target is None else _messages(session, target)
+            before, notes = ([], []) if target is None else (_messages(session, target), _notes_at_end(session, target))
             session.move(target)
-            return before
+            return Intended(before, notes)
         case "compact":
-            return _compact(rng, session, text)
+            compacted = _compact(rng, session, text)
+            return None if compacted is None else Intended(compacted)
         case _:
             try:
                 undone = undo(session)
             except SessionTreeError:
                 return None
-            return list(session.context(undone.leaf).messages)
+            return Intended(list(session.context(undone.leaf).messages))
 
 
 def _messages(session: Session, leaf: str | None) -> list[Message]:
@@ -85,6 +97,17 @@ def _messages(session: Session, leaf: str | None) -> list[Message]:
         (line for line in beside if _stays(session, line[1], above)), key=lambda line: _place(session, line)
     )
     return [message for message, _ in found]
+
+
+def _notes_at_end(session: Session, leaf: str | None) -> list[Message]:
+    """The messages of system lines and attachments at the end of the path to an entry."""
+    notes: set[str] = set()
+    at = leaf
+    while at is not None and at not in notes and session.fields(at)["type"] in ("system", "attachment"):
+        notes.add(at)
+        at = _parent(session, at)
+    context = session.context(leaf)
+    return [message for message, id in zip(context.messages, context.sources, strict=True) if id in notes]
 
 
 def _preserved(session: Session, id: str) -> list[str]:
@@ -207,11 +230,15 @@ def _compact(rng: random.Random, session: Session, text: str) -> list[Message] |
     return [*summary[:1], *(message for message in kept if message not in lost)]
 
 
-def _check(path: Path, intended: Sequence[Message], operation: str) -> None:
+def _check(path: Path, intended: Intended, operation: str) -> None:
     session = sessiontree.open(path, dialect="claude")
     found = _messages(session, session.leaf)
-    wanted = render(list(intended), "anthropic").messages
-    ours, theirs = both_lines(wanted, render(found, "anthropic").messages, [*intended, *found])
+    wanted = intended.messages
+    if all(note in found for note in intended.notes):
+        wanted, found = [[message for message in one if message not in intended.notes] for one in (wanted, found)]
+    ours, theirs = both_lines(
+        render(wanted, "anthropic").messages, render(found, "anthropic").messages, [*wanted, *found]
+    )
     # The calls of the last turn that have no result are no longer sent when a prompt follows them. They are sent again
     # when the last prompt was the summary that a new one replaces.
     is_sent_again = operation == "compact" and drops_open_calls(theirs, ours)

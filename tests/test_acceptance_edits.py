@@ -11,7 +11,7 @@ from acceptance import edits
 from acceptance.comparison import drops_open_calls
 
 import sessiontree
-from sessiontree.core.messages import message_text
+from sessiontree.core.messages import User, message_text
 
 CORPUS = Path(__file__).parent / "corpus" / "claude-rules"
 CONFIRMED = [json.loads(line) for line in (CORPUS / "edited.txt").read_text().splitlines()]
@@ -36,7 +36,22 @@ def test_a_command_beside_the_result_that_a_branch_starts_at_is_expected(tmp_pat
     ]
     without_command = [*messages[:-2], messages[-1]]
     with pytest.raises(edits.WrongHistoryError):
-        edits._check(path, without_command, "branch")
+        edits._check(path, edits.Intended(without_command), "branch")
+
+
+def test_a_note_at_the_end_may_be_sent_elsewhere_but_not_be_lost(tmp_path: Path) -> None:
+    name = "a move to the output of a command between the shards of a response"
+    (case,) = [case for case in CONFIRMED if case["name"] == name]
+    path = edited(case, tmp_path)
+    messages = list(sessiontree.open(path, dialect="claude").context().messages)
+    (note,) = [message for message in messages if "C2" in message_text(message)]
+    elsewhere = [note, *(message for message in messages if message != note)]
+    edits._check(path, edits.Intended(elsewhere, [note]), "move")
+    with pytest.raises(edits.WrongHistoryError):
+        edits._check(path, edits.Intended(elsewhere), "move")
+    lost = User(note.timestamp, "another note")
+    with pytest.raises(edits.WrongHistoryError):
+        edits._check(path, edits.Intended([*messages, lost], [lost]), "move")
 
 
 @pytest.mark.parametrize("case", CONFIRMED, ids=lambda case: case["name"])

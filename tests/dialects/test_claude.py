@@ -163,7 +163,7 @@ def test_a_child_before_its_parent_in_the_file_is_the_leaf() -> None:
 
 def test_the_descendants_of_a_repeated_line_are_found_through_progress_lines() -> None:
     progress = {**user("p", "a"), "type": "progress"}
-    assert leaf_of(user("a", None), progress, user("b", "p"), user("a", None)) == "b"
+    assert leaf_of(user("a", None), progress, user("b", "p", 1), user("a", None)) == "b"
 
 
 def test_a_pin_ends_the_chain_when_the_last_line_is_on_another_branch() -> None:

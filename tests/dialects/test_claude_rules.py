@@ -20,7 +20,12 @@ CORPUS = Path(__file__).parent.parent / "corpus" / "claude-rules"
 MEASURED = [json.loads(line) for line in (CORPUS / "measured.txt").read_text().splitlines()]
 GOLDENS = sorted(CORPUS.glob("*.answers.txt"))
 
-FILLERS = ("U:(no content)", "U:[Orphaned tool result removed due to con", "A:No response requested.")
+FILLERS = (
+    "U:(no content)",
+    "U:[Orphaned tool result removed due to con",
+    "A:No response requested.",
+    "U:(The record begins with the assistant. W",  # ours, before an answer that nothing precedes
+)
 RESULTS = ("U:result ", "U:err ")
 
 ATTACHED = "U:The file "
@@ -52,7 +57,7 @@ def outline_of(role: str, block: dict[str, Any]) -> str:
 def normal(outline: list[str]) -> list[str]:
     """Sort the results of each turn, and the texts of each answer before its calls; leave the client's fillers out.
 
-    We keep the recorded order of an answer. `FILLERS` are what the client sends where nothing is left of a message.
+    We keep the recorded order of an answer. `FILLERS` are what is sent where nothing is left of a message.
     """
     found: list[str] = []
     for part in (part.strip() for part in outline):

@@ -259,6 +259,15 @@ class Chain:
         """Whether a line can be the current one: the client ignores sidechain lines in a main transcript."""
         return self.is_link(node) and (not self.facts(node).is_sidechain or self.is_subagent)
 
+    def iter_timestamps(self, nodes: Sequence[int]) -> Iterator[str]:
+        """Iterate over the timestamps of lines as they were written; empty for lines that the client ignores.
+
+        They are not kept: nearly all lines of a huge session can be asked for.
+        """
+        for raw in self.lines.iter_raw(nodes):
+            line = _read_fact_line(raw)
+            yield "" if line.isSidechain and not self.is_subagent else line.timestamp
+
     def iter_older_links(self, node: int, max_gap: float) -> Iterator[int]:
         """Iterate over the links that are at most `max_gap` milliseconds older than a line, the newest first.
 
@@ -287,18 +296,7 @@ class Chain:
 
 
 def _read_facts(raw: bytes) -> Facts:
-    try:
-        line = _decode_fact_line(raw)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        fields = parse_object(raw)  # damaged, or a field has another type
-        line = _FactLine(
-            string_in(fields, "type") or "",
-            timestamp_in(fields),
-            string_in(fields, "sessionId") or "",
-            fields.get("isSidechain") is True,
-            fields.get("isCompactSummary") is True,
-            fields.get("isMeta") is True,
-        )
+    line = _read_fact_line(raw)
     return Facts(
         milliseconds(line.timestamp),
         intern(line.sessionId),  # nearly always the same: a huge session has facts of hundreds of thousands of lines
@@ -308,6 +306,21 @@ def _read_facts(raw: bytes) -> Facts:
         is_system=line.type == "system",
         is_meta=line.isMeta,
     )
+
+
+def _read_fact_line(raw: bytes) -> _FactLine:
+    try:
+        return _decode_fact_line(raw)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        fields = parse_object(raw)  # damaged, or a field has another type
+        return _FactLine(
+            string_in(fields, "type") or "",
+            timestamp_in(fields),
+            string_in(fields, "sessionId") or "",
+            fields.get("isSidechain") is True,
+            fields.get("isCompactSummary") is True,
+            fields.get("isMeta") is True,
+        )
 
 
 class _Children:

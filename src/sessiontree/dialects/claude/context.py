@@ -26,7 +26,7 @@ from sessiontree.dialects.claude.messages import (
     with_calls_last,
     without_usage,
 )
-from sessiontree.dialects.claude.open_calls import find_lines_with_open_calls, find_unsent_lines
+from sessiontree.dialects.claude.open_calls import find_empty_answers, find_lines_with_open_calls, find_unsent_lines
 from sessiontree.dialects.claude.path import Path
 from sessiontree.dialects.claude.records import SYNTHETIC, object_in, string_in
 from sessiontree.dialects.claude.shard_order import move_early_results
@@ -141,11 +141,17 @@ def _plan_messages(chain: Chain, path: Path, read_options: ReadOptions) -> _Plan
         nodes, _ = move_early_results(chain, path.nodes, [])
         path = Path(nodes, path.preserved, path.unsent, has_late_results=True)
         draft = _Draft(chain, path, frozenset())
+    unsent: Collection[int] = ()
     if not read_options.recovered and draft.plan.tools.keys() - draft.answered:
-        unsent: Collection[int] | None = path.unsent
-        if unsent is None:
+        if path.unsent is not None:
+            unsent = path.unsent
+        else:
             unsent = find_unsent_lines(chain, path.nodes, find_lines_with_open_calls(chain, path.nodes))
         draft = _Draft(chain, path, unsent) if unsent else draft
+    if draft.strays and not read_options.recovered:
+        # Answers that are not sent do not separate a result from its call.
+        empty = frozenset(find_empty_answers(chain, path.nodes, unsent))
+        draft = _Draft(chain, path, empty.union(unsent)) if empty else draft
     plan = draft.plan
     blank = _find_blank(chain, plan, draft.maybe_blank)
     # The client does not send a result without its call, and sends `(no content)` where nothing else is left between

@@ -15,7 +15,7 @@ only lines after the last prompt. Output of local commands counts for neither, a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from sessiontree.core.entries import MessageEntry
 from sessiontree.core.messages import Assistant, RedactedThinking, Text, Thinking, blocks_of
@@ -102,8 +102,35 @@ def find_last_turn(chain: Chain, path: Sequence[int]) -> list[int]:
     return turn[::-1]
 
 
+def find_empty_answers(chain: Chain, path: Sequence[int], left_out: Collection[int]) -> Iterator[int]:
+    """Iterate over the lines of answers that are not sent: notes about failed requests, and responses of which all
+    lines on the path are without text and calls.
+
+    `left_out` are lines that are not sent either. The turn of the user goes on after all of these.
+    """
+    answers: dict[int | str, list[int]] = {}
+    with_calls: set[int | str] = set()
+    for node in path:
+        if chain.types[node] != "message" or node in left_out:
+            continue
+        summary = chain.summary(node)
+        if summary.is_assistant:
+            answers.setdefault(summary.response or node, []).append(node)
+            if summary.calls:
+                with_calls.add(summary.response or node)
+    for response, lines in answers.items():
+        if response not in with_calls and all(_is_note(chain, node) or _is_blank(chain, node) for node in lines):
+            yield from lines
+
+
+def _is_note(chain: Chain, node: int) -> bool:
+    """Whether a line is a note about a failed request."""
+    (entry,) = chain.entries([node])
+    return isinstance(entry, MessageEntry) and is_from_client(entry.message)
+
+
 def _is_blank(chain: Chain, node: int) -> bool:
-    """Whether a line is an answer that is not sent because it has neither text nor calls."""
+    """Whether a line is an answer of the model with neither text nor calls."""
     (entry,) = chain.entries([node])
     message = entry.message if isinstance(entry, MessageEntry) else None
     if not isinstance(message, Assistant) or not message.content or is_from_client(message):

@@ -12,8 +12,10 @@ Clients since about 2.1.8x restore these lines by id, wherever they are in the f
 * Lines on the path keep their order. The others are inserted between them in file order (the client's SDK sorts by
   time), from the first shard on the path on. Results that follow neither a shard nor a result of the response come
   last. In a response that starts inside another one, an inserted line can also precede the first shard on the path.
-* Results on the path stay where they are, and are sent only if they directly follow their response. The exception are
-  results before it, with no prompt between the two: they are sent after it.
+  A prompt or a boundary that follows the shards on the path is also after the inserted lines.
+* Results on the path stay where they are, and are sent only if they directly follow their response: an answer that is
+  not sent may be between the two. The exception are results before it, with no prompt between the two: they are sent
+  after it.
 * Without a `message.id`, the client finds none of these lines; `ReadOptions.recovered` does.
 
 `shard_order` then puts the shards of each response together. `open_calls` has the rule for calls without a result, and
@@ -240,11 +242,14 @@ class _ParallelLines:
                 response.results.append(node)
         chain, summaries, types = self._chain, self._chain.summaries, self._chain.types
         last_answer: _Response | None = None
+        """The response that the next results may be together with: neither a prompt nor a boundary is between them."""
         member: _Response | None = None
         """The response that the next notes belong to."""
         for node in self._path:  # a hot loop
             if types[node] != "message":
-                if member is not None:
+                if types[node] == "compaction":
+                    member = last_answer = None
+                elif member is not None:
                     member.on_path.append(node)
                 continue
             summary = summaries[node] or chain.summary(node)
@@ -259,8 +264,8 @@ class _ParallelLines:
                     owner.apart.append(node)
                 elif last_answer is not None and self._is_child(node, last_answer):
                     member = last_answer
-            elif member is not None and not is_note(chain, node):
-                member = None
+            elif last_answer is not None and not is_note(chain, node):
+                member = last_answer = None
             if member is not None:
                 member.on_path.append(node)
 

@@ -4,7 +4,8 @@ The rules are those of client 2.1.150 and newer, as measured:
 
 * Lines that a boundary hides do not exist, and preserved lines have their new parents (see `boundaries`).
 * The leaf is the last chain line of the file. It can have descendants, because a child may precede its parent and a
-  uuid may occur twice. Then the leaf is the newest of them by timestamp, unless the file has a pin.
+  uuid may occur twice. Then the leaf is the newest of them by timestamp, unless the file has a pin, or that last line
+  is the newest of all.
 * With preserved lines, the user and assistant lines at the ends of branches decide: those without children, and those
   with only system lines and attachments after them, of which one has no children. If there is only one, it is the leaf.
 * The last `last-prompt` line after the last boundary is a pin. If the candidate descends from the pinned line over
@@ -35,7 +36,7 @@ from sessiontree.dialects.claude.boundaries import (
     find_splices,
     has_summary,
 )
-from sessiontree.dialects.claude.chain import Chain, walk
+from sessiontree.dialects.claude.chain import LINK_TYPES, Chain, walk
 from sessiontree.dialects.claude.loose_lines import find_trailing_lines, is_turn
 from sessiontree.dialects.claude.parallel_calls import insert_parallel_lines
 from sessiontree.dialects.claude.records import object_in, string_in
@@ -347,15 +348,32 @@ def _find_candidate(chain: Chain, loaded: LoadedLines, last: int) -> int:
         return [end, *find_trailing_lines(chain, end, loaded)][-1]
     if "last-prompt" in chain.types:  # even one that has no effect
         return last
-    depths, pending = {last: 0}, [last]
+    below, pending = {last}, [last]
     while pending:
-        node = pending.pop()
-        for child in chain.children(node):
-            if child not in depths and (chain.types[child] == "progress" or chain.can_be_leaf(child)):
-                depths[child] = depths[node] + 1
+        for child in chain.children(pending.pop()):
+            if child not in below and (chain.types[child] == "progress" or chain.can_be_leaf(child)):
+                below.add(child)
                 pending.append(child)
-    candidates = [node for node in depths if chain.types[node] != "progress"]
-    return max(candidates, key=lambda node: (_time_of(chain, node), depths[node], node))
+    candidates = chain.in_order(node for node in below if node != last and chain.types[node] != "progress")
+    if not candidates or _is_newest(chain, last):
+        return last
+    # The client compares timestamps as text. Of lines with the same one, the last counts.
+    _, at = max(zip(chain.iter_timestamps(candidates), range(len(candidates)), strict=True))
+    return candidates[at]
+
+
+def _is_newest(chain: Chain, node: int) -> bool:
+    """Whether no other chain line has a later timestamp, or has the same one before it in the file.
+
+    The client finds the newest line while it reads, so hidden and replaced lines count.
+    """
+    ids = chain.tree.ids
+    nodes = [other for other, kind in enumerate(chain.types) if kind in LINK_TYPES and ids[other] != f"@{other}"]
+    newest, latest = node, ""
+    for other, timestamp in zip(nodes, chain.iter_timestamps(nodes), strict=True):
+        if timestamp > latest:
+            newest, latest = other, timestamp
+    return ids[newest] == ids[node]
 
 
 def _find_loaded_ends(chain: Chain) -> set[int]:

@@ -7,18 +7,24 @@ As measured with client 2.1.325, in this order:
 * Calls without a result are left out (see `open_calls`).
 * Each shard is moved to the one of its response before it, past other answers, and past turns of the user that have a
   result. A prompt or the output of a command without a result in its turn separates shards: they stay two messages. So
-  does the prompt of an attachment in a response that is separated by anything else; in others it is moved past.
+  does the prompt of an attachment in a response that is separated by anything else; in others it is moved past. A turn
+  goes on after answers that are not sent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from msgspec import Struct
 
 from sessiontree.dialects.claude.chain import Chain
 from sessiontree.dialects.claude.loose_lines import is_attachment
-from sessiontree.dialects.claude.open_calls import find_last_turn, find_lines_with_open_calls, find_unsent_lines
+from sessiontree.dialects.claude.open_calls import (
+    find_empty_answers,
+    find_last_turn,
+    find_lines_with_open_calls,
+    find_unsent_lines,
+)
 
 
 class ShardSpan(Struct, frozen=True):
@@ -174,7 +180,7 @@ def _check_span(chain: Chain, nodes: Sequence[int], span: ShardSpan) -> tuple[bo
     return is_together, answered.issuperset(calls)
 
 
-def _join_spans(chain: Chain, nodes: list[int], spans: Sequence[ShardSpan], unsent: Container[int]) -> list[int]:
+def _join_spans(chain: Chain, nodes: list[int], spans: Sequence[ShardSpan], unsent: Collection[int]) -> list[int]:
     joined: list[int] = []
     done = 0
     for span in spans:
@@ -184,9 +190,10 @@ def _join_spans(chain: Chain, nodes: list[int], spans: Sequence[ShardSpan], unse
     return [*joined, *nodes[done:]]
 
 
-def _join_shards(chain: Chain, nodes: Sequence[int], shards: dict[int, int], unsent: Container[int]) -> Iterator[int]:
+def _join_shards(chain: Chain, nodes: Sequence[int], shards: dict[int, int], unsent: Collection[int]) -> Iterator[int]:
     types, summaries = chain.types, chain.summaries
     divided = _find_divided_responses(chain, nodes)
+    unsent = {*find_empty_answers(chain, nodes, unsent), *unsent}
     answers: list[list[int]] = []
     reached: dict[int | str, list[int]] = {}
     """The answers that the next shards can be moved to, by response."""
