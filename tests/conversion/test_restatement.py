@@ -13,6 +13,7 @@ from acceptance.comparison import both_lines, without_failed_turns, without_open
 
 import sessiontree
 from sessiontree import Session, plugins
+from sessiontree.branches.tips import count_tips, find_tips
 from sessiontree.conversion.convert import BranchChoice, Converted
 from sessiontree.conversion.install import Request, carry_out, make_plan
 from sessiontree.conversion.verify import first_difference
@@ -121,7 +122,7 @@ def answer_line(id: str, parent: str, words: str) -> bytes:
     return claude_line("assistant", id, parent, message=message)
 
 
-def summarized_from_here() -> Session:
+def summarized_from_here(*more: bytes) -> Session:
     """A transcript whose summary follows the messages it keeps, of which one was left out."""
     preserved = {"anchorUuid": "B5", "uuids": ["U1", "A2"], "allUuids": ["U1", "A2"]}
     lines = [
@@ -139,6 +140,7 @@ def summarized_from_here() -> Session:
         ),
         user_line("S6", "B5", "This session is being continued: two.", isCompactSummary=True),
         user_line("U7", "S6", "third"),
+        *more,
     ]
     return opened(b"".join(lines), "claude")
 
@@ -153,6 +155,26 @@ def test_a_summary_after_the_messages_it_keeps_stays_there(target: str, branch: 
     sent = texts(there)
     assert len(sent) == len(expected)
     assert all(part in words for part, words in zip(expected, sent, strict=True))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_lines_beside_the_conversation_do_not_become_branches_that_repeat_it(target: str) -> None:
+    session = summarized_from_here(
+        claude_line("progress", "P8", "U7", data={"type": "hook_progress"}),
+        answer_line("A9", "U7", "three"),
+        claude_line("progress", "P10", "A9", data={"type": "hook_progress"}),
+        claude_line("progress", "P11", "A9", data={"type": "hook_progress"}),
+        user_line("U12", "A9", "fourth"),
+        user_line("U13", "A9", "fifth"),
+        claude_line("progress", "P14", "U13", data={"type": "hook_progress"}),
+    )
+    assert texts(session)[-1] == "fifth"
+    there, done = converted(session, target)
+    assert count_tips(there) == count_tips(session) == 2
+    restated = [note.count for note in done.report.notes if note.what == "contexts"]
+    assert restated == ([2] if is_restated(done) else [])
+    sent = [texts(there, there.journal.tree.ids[tip]) for tip in find_tips(there)]
+    assert [(words[0], words[-1]) for words in sent] == [("first", "fifth"), ("first", "fourth")]
 
 
 def entry_ids(session: Session) -> list[str]:

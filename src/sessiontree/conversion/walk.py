@@ -49,6 +49,12 @@ def iter_entries(
             parent = entry.id
 
 
+def is_of_conversation(entry: CanonicalEntry) -> bool:
+    """Whether an entry has a message or changes one, or had one before it was left out."""
+    kinds = (*CONTEXT_TYPES, "context_edit", "reset_boundary")
+    return entry.kind in kinds or entry.fields.get("customType") == LEFT_OUT
+
+
 class Segment(Struct, frozen=True):
     """Nodes that follow each other without a fork between them, and the node before them."""
 
