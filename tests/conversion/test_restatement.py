@@ -177,6 +177,25 @@ def test_lines_beside_the_conversation_do_not_become_branches_that_repeat_it(tar
     assert [(words[0], words[-1]) for words in sent] == [("first", "fifth"), ("first", "fourth")]
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_branches_with_the_same_last_message_keep_their_contexts(target: str) -> None:
+    # The client keeps only the last message of the active branch: the summary before it was not written.
+    preserved = {"headUuid": "U3", "anchorUuid": "S9", "tailUuid": "U3"}
+    metadata = {"trigger": "manual", "preTokens": 1, "preservedSegment": preserved}
+    boundary = {"subtype": "compact_boundary", "logicalParentUuid": "U3", "compactMetadata": metadata}
+    lines = [
+        user_line("U1", None, "first"),
+        answer_line("A2", "U1", "one"),
+        user_line("U3", "A2", "second"),
+        claude_line("system", "B4", None, **boundary),
+    ]
+    session = opened(b"".join(lines), "claude")
+    assert (texts(session), texts(session, "B4")) == (["second"], ["first", "one", "second"])
+    there, _ = converted(session, target)
+    assert texts(there) == ["second"]
+    assert ["first", "one", "second"] in [texts(there, id) for id in there.leaves()]
+
+
 def entry_ids(session: Session) -> list[str]:
     entries = iter_entries(session, session.leaf, all_branches=True)
     return [entry.id for entry, _ in entries if entry.kind != "leaf"]

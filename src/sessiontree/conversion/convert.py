@@ -422,24 +422,27 @@ class _Conversion:
         yield from (ids[node] for node in self._find_branches(leaves) if ids[node] != leaf)
 
     def _find_branches(self, leaves: Iterable[int]) -> list[int]:
-        """Leaves whose last message is not in the middle of the history of another one, in file order."""
+        """Leaves whose last message is not in the middle of the history of another one, in file order.
+
+        If several have the same last message, with the same one before it, the first of them is found.
+        """
         session = self._session
         links = session.dialect.find_history_links(session.journal, session.read_options)
         inner = bytearray(len(session.journal))
         """By node: whether it is before the last message of a leaf."""
-        branches: dict[int, int] = {}
-        """The last messages of leaves -> the leaf."""
+        branches: dict[tuple[int, int | None], int] = {}
         for leaf in leaves:
-            end: int | None = None
-            for node in _iter_back(session, leaf, links):
-                if end is None and self._has_message(node):
-                    end = node
-                    branches.setdefault(end, leaf)
-                elif links is not None and inner[node]:
+            history = _iter_back(session, leaf, links)
+            end = next((node for node in history if self._has_message(node)), None)
+            if end is None:
+                continue
+            before = next(history, None)
+            branches.setdefault((end, before), leaf)
+            for node in itertools.chain(() if before is None else (before,), history):
+                if links is not None and inner[node]:
                     break  # and so are all nodes before it
-                else:
-                    inner[node] = True
-        return sorted(leaf for end, leaf in branches.items() if not inner[end])
+                inner[node] = True
+        return sorted(leaf for (end, _), leaf in branches.items() if not inner[end])
 
     def _has_message(self, node: int) -> bool:
         id = self._session.journal.tree.ids[node]
