@@ -314,7 +314,9 @@ def test_an_edit_of_another_branch_does_not_reach_this_one() -> None:
     assert is_restated(done)
 
 
-def test_a_result_before_the_last_shard_of_a_response_stays_in_the_context() -> None:
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("has_progress", [False, True])
+def test_a_result_before_the_last_shard_of_a_response_stays_in_the_context(target: str, has_progress: bool) -> None:
     def shard(id: str, parent: str, made: str) -> bytes:
         block = {"type": "tool_use", "id": made, "name": "Bash", "input": {}}
         message = {"id": "msg_1", "role": "assistant", "model": "m", "content": [block]}
@@ -324,11 +326,14 @@ def test_a_result_before_the_last_shard_of_a_response_stays_in_the_context() -> 
     lines = [
         user_line("U1", None, "go"),
         shard("A2", "U1", "toolu_1"),
-        claude_line("user", "R3", "A2", message=answer),
-        shard("A4", "R3", "toolu_2"),
+        claude_line("progress", "P3", "A2", data={"type": "bash_progress"}) if has_progress else b"",
+        claude_line("user", "R4", "A2", message=answer),
+        shard("A5", "R4", "toolu_2"),
+        user_line("U6", "A5", "go on"),
     ]
-    there, _ = converted(opened(b"".join(lines), "claude"), "pi")
+    there, _ = converted(opened(b"".join(lines), "claude"), target)
     assert "done" in json.dumps(texts(there))
+    assert texts(there)[-1] == "go on"
 
 
 def lines_of(messages: list[Message], others: list[Message]) -> tuple[list[str], list[str]]:

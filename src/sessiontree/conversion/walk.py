@@ -47,6 +47,8 @@ def iter_entries(
             for alias in entry.aliases:
                 entry_ids[alias] = entry.id
             parent = entry.id
+        # A result that was recorded between the lines of a response is an entry after the response.
+        entry_ids[ids[segment.nodes[-1]]] = parent or ""
 
 
 def is_of_conversation(entry: CanonicalEntry) -> bool:
