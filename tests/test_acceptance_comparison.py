@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from acceptance import network, trees
+from acceptance.agent_sessions import without_our_data
 from acceptance.cases import Case, compare_history, convert, try_case_safely
 from acceptance.comparison import (
     ANSWER_TO_SUMMARY,
@@ -22,7 +23,7 @@ from acceptance.comparison import (
 )
 from acceptance.expectations import expected_messages
 from acceptance.requests import find_history, without_reminders
-from acceptance.sources import PICTURE, Source
+from acceptance.sources import PICTURE, Dialect, Source
 
 import sessiontree
 from sessiontree.core.messages import BashExecution, CompactionSummary, Message, parse_message
@@ -53,6 +54,22 @@ def test_the_words_of_an_agent_around_a_summary_are_not_expected_of_another_prog
     assert "SUMMARY-BY-FAKE-MODEL" in meant[0].summary
     assert not any(isinstance(message, CompactionSummary) for message in meant[1:])
     assert ANSWER_TO_SUMMARY not in [message.text for message in meant]
+
+
+@pytest.mark.parametrize("agent", ["codex", "gemini", "qwen"])
+def test_answers_that_a_compaction_kept_are_expected_after_its_summary(agent: Dialect, tmp_path: Path) -> None:
+    session = sessiontree.create(cwd="/p")
+    session.append("user", "First.")
+    kept = session.append("assistant", [{"type": "text", "text": "One."}]).id
+    session.append({"type": "compaction", "summary": SUMMARY.summary, "tokensBefore": 1, "firstKeptEntryId": kept})
+    session.append("user", "Second.")
+    path = tmp_path / "session.jsonl"
+    path.write_bytes(without_our_data(b"".join(sessiontree.convert(session, agent).lines), agent))
+    source = sessiontree.open(path, dialect=agent)
+    assert ["One." in message.text for message in source.context().messages] == [False, True, False]
+    first, *others = expected_messages(source, "claude")
+    assert isinstance(first, CompactionSummary)
+    assert [message.text for message in others] == ["One.", "Second."]
 
 
 @pytest.mark.parametrize(
