@@ -199,7 +199,8 @@ def _paraphrases(given: Sequence[Message], recorded: Message) -> bool:
     parts = [recorded.command, recorded.output] if isinstance(recorded, BashExecution) else [message_text(recorded)]
     parts = [fold(part.partition(_KEPT_PROMPTS)[0]) for part in parts]
     role = Assistant if message_text(given[0]) == QUESTION_BEFORE_SUMMARY else User
-    given = [message for message in given if message_text(message) not in (ANSWER_TO_SUMMARY, QUESTION_BEFORE_SUMMARY)]
+    words = (ANSWER_TO_SUMMARY, QUESTION_BEFORE_SUMMARY)
+    given = [message for message in given if not (_is_text(message) and message_text(message) in words)]
     texts = [fold(message_text(message)) for message in given]
     whole = fold(message_text(recorded))
     return (

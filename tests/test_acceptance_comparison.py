@@ -26,7 +26,7 @@ from acceptance.requests import find_history, without_reminders
 from acceptance.sources import PICTURE, Dialect, Source
 
 import sessiontree
-from sessiontree.core.messages import BashExecution, CompactionSummary, Message, parse_message
+from sessiontree.core.messages import BashExecution, CompactionSummary, Message, parse_message, tool_calls
 from sessiontree.providers import render
 
 GOLDENS = Path(__file__).parent / "goldens"
@@ -54,6 +54,19 @@ def test_the_words_of_an_agent_around_a_summary_are_not_expected_of_another_prog
     assert "SUMMARY-BY-FAKE-MODEL" in meant[0].summary
     assert not any(isinstance(message, CompactionSummary) for message in meant[1:])
     assert ANSWER_TO_SUMMARY not in [message.text for message in meant]
+
+
+def test_calls_directly_after_a_summary_are_expected(tmp_path: Path) -> None:
+    session = sessiontree.create(cwd="/p")
+    session.append("user", "First.")
+    session.append({"type": "compaction", "summary": SUMMARY.summary, "tokensBefore": 1})
+    session.append("assistant", [{"type": "toolCall", "id": "c1", "name": "read", "arguments": {}}])
+    session.append("toolResult", "the file", toolCallId="c1", toolName="read")
+    path = tmp_path / "session.jsonl"
+    path.write_bytes(without_our_data(b"".join(sessiontree.convert(session, "gemini").lines), "gemini"))
+    summary, answer, *_ = expected_messages(sessiontree.open(path, dialect="gemini"), "claude")
+    assert isinstance(summary, CompactionSummary)
+    assert [call.id for call in tool_calls(answer)] == ["c1"]
 
 
 @pytest.mark.parametrize("agent", ["codex", "gemini", "qwen"])

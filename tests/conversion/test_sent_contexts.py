@@ -11,9 +11,11 @@ from acceptance.comparison import FILLER_TEXTS
 import sessiontree
 from sessiontree import Session
 from sessiontree.conversion.install import Request, carry_out, make_plan
+from sessiontree.conversion.restatement import restate
 from sessiontree.conversion.verify import first_difference
 from sessiontree.core.jsonio import parse_object
 from sessiontree.core.messages import Image, Thinking, message_blocks
+from sessiontree.dialects.gemini.client import ANSWER_TO_SUMMARY, INTERRUPTED
 from sessiontree.providers import render
 from tests.builders import opened
 from tests.conversion.conversations import PIXEL, assistant, call, result, text
@@ -295,3 +297,37 @@ def test_opencode_shows_thinking_that_is_sent_and_thinking_before_a_compaction(t
     document = parse_object((tmp_path / "session.json").read_bytes())
     parts = [part for message in document["messages"] for part in message["parts"]]
     assert [part["text"] for part in parts if part["type"] == "reasoning"] == ["A greeting.", "What now?"]
+
+
+def raw_texts(session: Session) -> list[str]:
+    return [message.text for message in session.context().messages]
+
+
+def interrupted_in_gemini() -> Session:
+    """A session of Gemini CLI that ends with a result, after a summary."""
+    return session_of(
+        {"role": "user", "content": "Hello"},
+        {"type": "compaction", "summary": "They met.", "tokensBefore": 1},
+        assistant(text("Reading."), call("call_1", "read", {"path": "a"})),
+        result("call_1", "read", "the file"),
+        dialect="gemini",
+    )
+
+
+@pytest.mark.parametrize("target", [agent for agent in EVERY_AGENT if agent not in ("gemini", "qwen")])
+def test_words_that_gemini_cli_inserts_are_not_sent_by_another_agent(target: str, tmp_path: Path) -> None:
+    source = interrupted_in_gemini()
+    inserted = (ANSWER_TO_SUMMARY, INTERRUPTED)
+    assert all(any(words in text for text in raw_texts(source)) for words in inserted)
+    copy = installed(source, target, tmp_path)
+    assert not any(words in text for text in raw_texts(copy) for words in inserted)
+    assert sent(copy)[-3:] == ["Reading.", "call call_1", "result call_1: the file"]
+    check_comes_back(source, copy)
+
+
+def test_words_that_a_client_inserts_are_not_restated() -> None:
+    source = interrupted_in_gemini()
+    entries = restate(source.context(), {}, is_inserted=source.dialect.client.inserts)
+    contents = [entry.fields["message"]["content"] for entry in entries if entry.kind == "message"]
+    words = [block.get("text") for content in contents for block in content if block["type"] != "toolCall"]
+    assert words[1:] == ["Reading.", "the file"]

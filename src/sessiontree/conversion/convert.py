@@ -240,7 +240,7 @@ class _Conversion:
                 last = unlike.end
                 # In a format without branches, no other branch has a result for a call.
                 renames_calls = not self._target.traits.is_linear
-                for entry in restate(unlike.context, unlike.entries, renames_calls=renames_calls):
+                for entry in self._restate(unlike, renames_calls=renames_calls):
                     encoded = self._encode_mapped(entry, last)
                     yield from _with_lf(encoded.lines)
                     last = encoded.id
@@ -324,6 +324,17 @@ class _Conversion:
             self._report.note(RESTATED_NOTE if can_restate else UNLIKE_NOTE)
         return unlike if can_restate else []
 
+    def _restate(
+        self, unlike: _UnlikeBranch, *, renames_calls: bool, with_usage: bool = False
+    ) -> Iterator[CanonicalEntry]:
+        return restate(
+            unlike.context,
+            unlike.entries,
+            is_inserted=self._session.dialect.client.inserts,
+            renames_calls=renames_calls,
+            with_usage=with_usage,
+        )
+
     # The same for a client without branches and resets
 
     def _find_unlike_branch(self, leaf: str | None) -> _UnlikeBranch | None:
@@ -349,7 +360,7 @@ class _Conversion:
         count = sum(1 for _ in iter_entries(self._session, leaf, all_branches=False))
         share = -(-count // len(unlike.context.messages))
         last: str | None = None
-        for entry in restate(unlike.context, unlike.entries, renames_calls=False, with_usage=True):
+        for entry in self._restate(unlike, renames_calls=False, with_usage=True):
             if entry.kind == "reset_boundary" or _is_system_message(entry):
                 continue
             encoded = self._encode_mapped(entry, last)
