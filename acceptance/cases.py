@@ -23,6 +23,7 @@ from acceptance.comparison import (
     joined_answers,
     joined_texts,
     purposes,
+    with_images_after_last_result,
     with_images_after_results,
     with_placeholders,
     with_repeated_ids,
@@ -519,6 +520,10 @@ def find_rule_difference(
         return "oh-my-pi drops calls without a result" if ours == theirs else None
     if case.program == "gemini" and with_images_after_results(ours) == with_images_after_results(theirs):
         return "Gemini CLI sends the images of a result and of the prompt after it alike"
+    if case.program == "qwen":
+        here, there = (with_images_after_last_result(_without_open_calls(case, lines)) for lines in (ours, theirs))
+        if here == there:
+            return "Qwen Code sends the images of parallel results after the last of them"
     if case.program in IMAGE_PLACEHOLDERS:
         messages = case.source.opened(case.program).context(leaf).messages
         if with_placeholders(ours, messages, IMAGE_PLACEHOLDERS[case.program]) == list(theirs):

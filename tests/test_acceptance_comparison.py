@@ -15,6 +15,7 @@ from acceptance.comparison import (
     both_lines,
     joined_texts,
     purposes,
+    with_images_after_last_result,
     with_images_after_results,
     with_placeholders,
     with_repeated_ids,
@@ -236,6 +237,23 @@ def test_an_image_of_a_result_is_equal_to_one_of_the_prompt_after_it() -> None:
     inside, after = [f"result of a: text {image}"], ["result of a: text", f"user: {image}"]
     assert with_images_after_results(inside) == after == with_images_after_results(after)
     assert with_images_after_results([f"result of a: {image}"]) == ["result of a: (no output)", f"user: {image}"]
+
+
+def test_only_images_of_results_that_follow_each_other_may_be_after_the_last_of_them() -> None:
+    image = "[image/png 10a7227ade22]"
+    recorded = [f"result of c1: one {image}", "result of c2: two", "user: U"]
+    sent = ["result of c1: one", f"result of c2: two {image}", "user: U"]
+    assert with_images_after_last_result(recorded) == with_images_after_last_result(sent)
+    for other in (
+        ["result of c1: one", "result of c2: two", "user: U"],  # lost
+        ["result of c1: one", "result of c2: two", f"user: U {image}"],  # of the prompt
+        ["result of c1: one", f"result of c2: two {image.replace('10', '20')}", "user: U"],  # another one
+    ):
+        assert with_images_after_last_result(recorded) != with_images_after_last_result(other)
+    apart = ["result of c1: one", "assistant: A", f"result of c2: two {image}"]
+    assert with_images_after_last_result([recorded[0], "assistant: A", recorded[1]]) != with_images_after_last_result(
+        apart
+    )
 
 
 def test_every_note_about_a_background_task_that_did_not_end_is_known() -> None:
