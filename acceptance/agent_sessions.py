@@ -77,7 +77,9 @@ def without_our_data(data: bytes, dialect: Dialect) -> bytes:
     """Lines that are removed -> their parents."""
     for line in lines:
         if PASSTHROUGH in (line.get("type"), line.get("subtype")):
-            parents[str(line.get("uuid"))] = line.get("parentUuid")
+            # A line of Neovate that is not in the tree repeats the uuid of the message before it.
+            if "parentUuid" in line:
+                parents[str(line.get("uuid"))] = line["parentUuid"]
             continue
         line = _without_passthrough(line)
         while line.get("parentUuid") in parents:

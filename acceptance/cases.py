@@ -23,6 +23,7 @@ from acceptance.comparison import (
     joined_answers,
     joined_texts,
     purposes,
+    with_images_after_last_result,
     with_images_after_results,
     with_placeholders,
     with_repeated_ids,
@@ -49,12 +50,10 @@ from sessiontree import Session
 from sessiontree.conversion.install import Plan, carry_out, make_plan
 from sessiontree.conversion.install import Request as InstallRequest
 from sessiontree.conversion.launch import branches_for
-from sessiontree.conversion.walk import iter_entries
-from sessiontree.core.entries import CONTEXT_TYPES
+from sessiontree.conversion.walk import is_of_conversation, iter_entries
 from sessiontree.core.jsonio import parse_object, render_json
 from sessiontree.core.messages import Message, parse_message
 from sessiontree.dialects.canonical import CanonicalEntry
-from sessiontree.dialects.passthrough import LEFT_OUT
 from sessiontree.plugins import load
 from sessiontree.providers import render
 from sessiontree.views.json import describe_state
@@ -330,7 +329,13 @@ def branch_ends(case: Case, path: Path) -> dict[str, list[str]]:
     # A line without children may be inside of a branch: in Claude Code, the summary before lines that were kept.
     inner = {id for leaf, history in histories.items() for id in history if id != leaf}
     ends = {leaf: _last_of(history, entries) for leaf, history in histories.items() if leaf not in inner}
-    return {leaf: lines[end] for leaf, end in ends.items() if end in lines}
+    passed: set[str] = set()
+    if not session.dialect.traits.one_line_per_entry:
+        # Or it is beside a branch, as the progress of a tool: the last entry of its history is inside of the branch.
+        passed = {
+            entries[id][1] for leaf in ends for id in histories[leaf] if id in entries and entries[id][1] != ends[leaf]
+        }
+    return {leaf: lines[end] for leaf, end in ends.items() if end in lines and end not in passed}
 
 
 def compare_branches(case: Case, ends: Mapping[str, Sequence[str]], rebuilt: JsonObject) -> Outcome:
@@ -362,7 +367,7 @@ def last_lines(session: Session) -> dict[str | None, list[str]]:
         restated: list[CanonicalEntry] = []
         history = [entry for entry, _ in iter_entries(session, leaf, all_branches=False, on_restated=restated.append)]
         if restated:
-            end = next((entry.id for entry in reversed(history) if _is_of_conversation(entry)), None)
+            end = next((entry.id for entry in reversed(history) if is_of_conversation(entry)), None)
             lines.setdefault(end, []).append(leaf)
     return lines
 
@@ -381,16 +386,9 @@ def _context_entries(session: Session) -> dict[str, tuple[int, str]]:
     """By line: number and id of the canonical entry that it became a part of, if that belongs to the conversation."""
     found: dict[str, tuple[int, str]] = {}
     for number, (entry, _) in enumerate(iter_entries(session, session.leaf, all_branches=True), 1):
-        if _is_of_conversation(entry):
+        if is_of_conversation(entry):
             found.update(dict.fromkeys((entry.id, *entry.aliases), (number, entry.id)))
     return found
-
-
-def _is_of_conversation(entry: CanonicalEntry) -> bool:
-    """Whether an entry has a message or changes one, or had one before it was left out."""
-    return (
-        entry.kind in (*CONTEXT_TYPES, "context_edit", "reset_boundary") or entry.fields.get("customType") == LEFT_OUT
-    )
 
 
 def convert(source: Source, target: Name, folder: Path, branch: BranchChoice = "active") -> Path:
@@ -522,6 +520,10 @@ def find_rule_difference(
         return "oh-my-pi drops calls without a result" if ours == theirs else None
     if case.program == "gemini" and with_images_after_results(ours) == with_images_after_results(theirs):
         return "Gemini CLI sends the images of a result and of the prompt after it alike"
+    if case.program == "qwen":
+        here, there = (with_images_after_last_result(_without_open_calls(case, lines)) for lines in (ours, theirs))
+        if here == there:
+            return "Qwen Code sends the images of parallel results after the last of them"
     if case.program in IMAGE_PLACEHOLDERS:
         messages = case.source.opened(case.program).context(leaf).messages
         if with_placeholders(ours, messages, IMAGE_PLACEHOLDERS[case.program]) == list(theirs):

@@ -197,11 +197,27 @@ def with_images_after_results(lines: Sequence[str]) -> list[str]:
     """Lines in which the images of a result are prompts after it, because an API does not separate the two."""
     found: list[str] = []
     for line in lines:
-        images = _IMAGE.findall(line) if _RESULT.match(line) else []
-        text = _IMAGE.sub("", line).rstrip() if images else line
-        found.append(text if not images or not text.endswith(":") else f"{text} {NO_OUTPUT}")
-        found += [f"user: {image.strip()}" for image in images]
+        text, images = _split_images(line)
+        found += [text, *(f"user: {image}" for image in images)]
     return found
+
+
+def with_images_after_last_result(lines: Sequence[str]) -> list[str]:
+    """Lines in which the images of results that follow each other are prompts after the last of them."""
+    found: list[str] = []
+    for _, group in groupby(lines, key=lambda line: _RESULT.match(line) is not None):
+        split = list(map(_split_images, group))
+        found += [text for text, _ in split]
+        found += [f"user: {image}" for _, images in split for image in images]
+    return found
+
+
+def _split_images(line: str) -> tuple[str, list[str]]:
+    """The line of a result without its images, and the images; any other line has none."""
+    images = _IMAGE.findall(line) if _RESULT.match(line) else []
+    text = _IMAGE.sub("", line).rstrip() if images else line
+    text = f"{text} {NO_OUTPUT}" if images and text.endswith(":") else text
+    return text, [image.strip() for image in images]
 
 
 def _is_readable(image: Image) -> bool:

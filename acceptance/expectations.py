@@ -151,9 +151,29 @@ def _in_recorded_words(messages: Sequence[tuple[str, Message]], entries: Sequenc
     found: list[Message] = []
     for id, group in groupby(messages, key=lambda pair: recorded.get(pair[0], ("", None))[0]):
         given = [message for _, message in group]
-        replaced = recorded[id][1] if id else None
-        found += [replaced] if replaced is not None and _paraphrases(given, replaced) else given
+        found += _with_recorded(given, recorded[id][1]) if id else given
     return found
+
+
+def _with_recorded(given: Sequence[Message], recorded: Message) -> list[Message]:
+    """The messages of an entry, with the recorded one in the place of those that paraphrase it.
+
+    A compaction may also have messages that it kept, in Gemini CLI in one message with the answer to the summary.
+    """
+    if _paraphrases(given, recorded):
+        return [recorded]
+    for at, message in enumerate(given if isinstance(recorded, CompactionSummary) else ()):
+        if _paraphrases([message], recorded):
+            return [*given[:at], recorded, *_without_answer_to_summary(given[at + 1 :])]
+    return list(given)
+
+
+def _without_answer_to_summary(messages: Sequence[Message]) -> list[Message]:
+    first = messages[0] if messages else None
+    if not isinstance(first, Assistant) or not first.content or first.content[0] != Text(ANSWER_TO_SUMMARY):
+        return list(messages)
+    rest = replace(first, content=first.content[1:])
+    return [*([rest] if rest.content else []), *messages[1:]]
 
 
 def _recorded(entry: CanonicalEntry) -> Message | None:
@@ -179,7 +199,8 @@ def _paraphrases(given: Sequence[Message], recorded: Message) -> bool:
     parts = [recorded.command, recorded.output] if isinstance(recorded, BashExecution) else [message_text(recorded)]
     parts = [fold(part.partition(_KEPT_PROMPTS)[0]) for part in parts]
     role = Assistant if message_text(given[0]) == QUESTION_BEFORE_SUMMARY else User
-    given = [message for message in given if message_text(message) not in (ANSWER_TO_SUMMARY, QUESTION_BEFORE_SUMMARY)]
+    words = (ANSWER_TO_SUMMARY, QUESTION_BEFORE_SUMMARY)
+    given = [message for message in given if not (_is_text(message) and message_text(message) in words)]
     texts = [fold(message_text(message)) for message in given]
     whole = fold(message_text(recorded))
     return (

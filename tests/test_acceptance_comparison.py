@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 from acceptance import network, trees
+from acceptance.agent_sessions import without_our_data
 from acceptance.cases import Case, compare_history, convert, try_case_safely
 from acceptance.comparison import (
     ANSWER_TO_SUMMARY,
     both_lines,
     joined_texts,
     purposes,
+    with_images_after_last_result,
     with_images_after_results,
     with_placeholders,
     with_repeated_ids,
@@ -22,10 +24,10 @@ from acceptance.comparison import (
 )
 from acceptance.expectations import expected_messages
 from acceptance.requests import find_history, without_reminders
-from acceptance.sources import PICTURE, Source
+from acceptance.sources import PICTURE, Dialect, Source
 
 import sessiontree
-from sessiontree.core.messages import BashExecution, CompactionSummary, Message, parse_message
+from sessiontree.core.messages import BashExecution, CompactionSummary, Message, parse_message, tool_calls
 from sessiontree.providers import render
 
 GOLDENS = Path(__file__).parent / "goldens"
@@ -53,6 +55,35 @@ def test_the_words_of_an_agent_around_a_summary_are_not_expected_of_another_prog
     assert "SUMMARY-BY-FAKE-MODEL" in meant[0].summary
     assert not any(isinstance(message, CompactionSummary) for message in meant[1:])
     assert ANSWER_TO_SUMMARY not in [message.text for message in meant]
+
+
+def test_calls_directly_after_a_summary_are_expected(tmp_path: Path) -> None:
+    session = sessiontree.create(cwd="/p")
+    session.append("user", "First.")
+    session.append({"type": "compaction", "summary": SUMMARY.summary, "tokensBefore": 1})
+    session.append("assistant", [{"type": "toolCall", "id": "c1", "name": "read", "arguments": {}}])
+    session.append("toolResult", "the file", toolCallId="c1", toolName="read")
+    path = tmp_path / "session.jsonl"
+    path.write_bytes(without_our_data(b"".join(sessiontree.convert(session, "gemini").lines), "gemini"))
+    summary, answer, *_ = expected_messages(sessiontree.open(path, dialect="gemini"), "claude")
+    assert isinstance(summary, CompactionSummary)
+    assert [call.id for call in tool_calls(answer)] == ["c1"]
+
+
+@pytest.mark.parametrize("agent", ["codex", "gemini", "qwen"])
+def test_answers_that_a_compaction_kept_are_expected_after_its_summary(agent: Dialect, tmp_path: Path) -> None:
+    session = sessiontree.create(cwd="/p")
+    session.append("user", "First.")
+    kept = session.append("assistant", [{"type": "text", "text": "One."}]).id
+    session.append({"type": "compaction", "summary": SUMMARY.summary, "tokensBefore": 1, "firstKeptEntryId": kept})
+    session.append("user", "Second.")
+    path = tmp_path / "session.jsonl"
+    path.write_bytes(without_our_data(b"".join(sessiontree.convert(session, agent).lines), agent))
+    source = sessiontree.open(path, dialect=agent)
+    assert ["One." in message.text for message in source.context().messages] == [False, True, False]
+    first, *others = expected_messages(source, "claude")
+    assert isinstance(first, CompactionSummary)
+    assert [message.text for message in others] == ["One.", "Second."]
 
 
 @pytest.mark.parametrize(
@@ -206,6 +237,23 @@ def test_an_image_of_a_result_is_equal_to_one_of_the_prompt_after_it() -> None:
     inside, after = [f"result of a: text {image}"], ["result of a: text", f"user: {image}"]
     assert with_images_after_results(inside) == after == with_images_after_results(after)
     assert with_images_after_results([f"result of a: {image}"]) == ["result of a: (no output)", f"user: {image}"]
+
+
+def test_only_images_of_results_that_follow_each_other_may_be_after_the_last_of_them() -> None:
+    image = "[image/png 10a7227ade22]"
+    recorded = [f"result of c1: one {image}", "result of c2: two", "user: U"]
+    sent = ["result of c1: one", f"result of c2: two {image}", "user: U"]
+    assert with_images_after_last_result(recorded) == with_images_after_last_result(sent)
+    for other in (
+        ["result of c1: one", "result of c2: two", "user: U"],  # lost
+        ["result of c1: one", "result of c2: two", f"user: U {image}"],  # of the prompt
+        ["result of c1: one", f"result of c2: two {image.replace('10', '20')}", "user: U"],  # another one
+    ):
+        assert with_images_after_last_result(recorded) != with_images_after_last_result(other)
+    apart = ["result of c1: one", "assistant: A", f"result of c2: two {image}"]
+    assert with_images_after_last_result([recorded[0], "assistant: A", recorded[1]]) != with_images_after_last_result(
+        apart
+    )
 
 
 def test_every_note_about_a_background_task_that_did_not_end_is_known() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
+from tests.builders import json_line
 from tests.cli.conftest import Run
 from tests.library.world import IDS, World
 
@@ -42,6 +44,16 @@ def test_a_session_of_another_agent_is_found_by_every_command(command: tuple[str
     assert (ran.code, ran.err.partition("sessiontree:")[1]) == (0, ""), ran.err
     assert ran.out == run(*command, str(claude)).out
     assert claude.read_bytes() == before
+
+
+def test_lines_beside_the_conversation_do_not_count_as_branches(run: Run, claude: Path) -> None:
+    *_, last = (json.loads(line) for line in claude.read_bytes().splitlines())
+    progress = {"type": "progress", "data": {"type": "hook_progress"}, "timestamp": last["timestamp"]}
+    for number in range(2):
+        with claude.open("ab") as file:
+            file.write(json_line({**progress, "uuid": f"progress-{number}", "parentUuid": last["uuid"]}))
+    assert run("info", IDS[0], "--json").json["branches"] == 1
+    assert "1 branch)" in run("open", IDS[0]).out
 
 
 def test_commands_that_change_a_session_find_it_too(run: Run, claude: Path) -> None:

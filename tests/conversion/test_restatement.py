@@ -13,6 +13,7 @@ from acceptance.comparison import both_lines, without_failed_turns, without_open
 
 import sessiontree
 from sessiontree import Session, plugins
+from sessiontree.branches.tips import count_tips, find_tips
 from sessiontree.conversion.convert import BranchChoice, Converted
 from sessiontree.conversion.install import Request, carry_out, make_plan
 from sessiontree.conversion.verify import first_difference
@@ -121,7 +122,7 @@ def answer_line(id: str, parent: str, words: str) -> bytes:
     return claude_line("assistant", id, parent, message=message)
 
 
-def summarized_from_here() -> Session:
+def summarized_from_here(*more: bytes) -> Session:
     """A transcript whose summary follows the messages it keeps, of which one was left out."""
     preserved = {"anchorUuid": "B5", "uuids": ["U1", "A2"], "allUuids": ["U1", "A2"]}
     lines = [
@@ -139,6 +140,7 @@ def summarized_from_here() -> Session:
         ),
         user_line("S6", "B5", "This session is being continued: two.", isCompactSummary=True),
         user_line("U7", "S6", "third"),
+        *more,
     ]
     return opened(b"".join(lines), "claude")
 
@@ -153,6 +155,45 @@ def test_a_summary_after_the_messages_it_keeps_stays_there(target: str, branch: 
     sent = texts(there)
     assert len(sent) == len(expected)
     assert all(part in words for part, words in zip(expected, sent, strict=True))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_lines_beside_the_conversation_do_not_become_branches_that_repeat_it(target: str) -> None:
+    session = summarized_from_here(
+        claude_line("progress", "P8", "U7", data={"type": "hook_progress"}),
+        answer_line("A9", "U7", "three"),
+        claude_line("progress", "P10", "A9", data={"type": "hook_progress"}),
+        claude_line("progress", "P11", "A9", data={"type": "hook_progress"}),
+        user_line("U12", "A9", "fourth"),
+        user_line("U13", "A9", "fifth"),
+        claude_line("progress", "P14", "U13", data={"type": "hook_progress"}),
+    )
+    assert texts(session)[-1] == "fifth"
+    there, done = converted(session, target)
+    assert count_tips(there) == count_tips(session) == 2
+    restated = [note.count for note in done.report.notes if note.what == "contexts"]
+    assert restated == ([2] if is_restated(done) else [])
+    sent = [texts(there, there.journal.tree.ids[tip]) for tip in find_tips(there)]
+    assert [(words[0], words[-1]) for words in sent] == [("first", "fifth"), ("first", "fourth")]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_branches_with_the_same_last_message_keep_their_contexts(target: str) -> None:
+    # The client keeps only the last message of the active branch: the summary before it was not written.
+    preserved = {"headUuid": "U3", "anchorUuid": "S9", "tailUuid": "U3"}
+    metadata = {"trigger": "manual", "preTokens": 1, "preservedSegment": preserved}
+    boundary = {"subtype": "compact_boundary", "logicalParentUuid": "U3", "compactMetadata": metadata}
+    lines = [
+        user_line("U1", None, "first"),
+        answer_line("A2", "U1", "one"),
+        user_line("U3", "A2", "second"),
+        claude_line("system", "B4", None, **boundary),
+    ]
+    session = opened(b"".join(lines), "claude")
+    assert (texts(session), texts(session, "B4")) == (["second"], ["first", "one", "second"])
+    there, _ = converted(session, target)
+    assert texts(there) == ["second"]
+    assert ["first", "one", "second"] in [texts(there, id) for id in there.leaves()]
 
 
 def entry_ids(session: Session) -> list[str]:
@@ -273,7 +314,9 @@ def test_an_edit_of_another_branch_does_not_reach_this_one() -> None:
     assert is_restated(done)
 
 
-def test_a_result_before_the_last_shard_of_a_response_stays_in_the_context() -> None:
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("has_progress", [False, True])
+def test_a_result_before_the_last_shard_of_a_response_stays_in_the_context(target: str, has_progress: bool) -> None:
     def shard(id: str, parent: str, made: str) -> bytes:
         block = {"type": "tool_use", "id": made, "name": "Bash", "input": {}}
         message = {"id": "msg_1", "role": "assistant", "model": "m", "content": [block]}
@@ -283,11 +326,14 @@ def test_a_result_before_the_last_shard_of_a_response_stays_in_the_context() -> 
     lines = [
         user_line("U1", None, "go"),
         shard("A2", "U1", "toolu_1"),
-        claude_line("user", "R3", "A2", message=answer),
-        shard("A4", "R3", "toolu_2"),
+        claude_line("progress", "P3", "A2", data={"type": "bash_progress"}) if has_progress else b"",
+        claude_line("user", "R4", "A2", message=answer),
+        shard("A5", "R4", "toolu_2"),
+        user_line("U6", "A5", "go on"),
     ]
-    there, _ = converted(opened(b"".join(lines), "claude"), "pi")
+    there, _ = converted(opened(b"".join(lines), "claude"), target)
     assert "done" in json.dumps(texts(there))
+    assert texts(there)[-1] == "go on"
 
 
 def lines_of(messages: list[Message], others: list[Message]) -> tuple[list[str], list[str]]:

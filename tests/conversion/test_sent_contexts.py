@@ -11,9 +11,11 @@ from acceptance.comparison import FILLER_TEXTS
 import sessiontree
 from sessiontree import Session
 from sessiontree.conversion.install import Request, carry_out, make_plan
+from sessiontree.conversion.restatement import restate
 from sessiontree.conversion.verify import first_difference
 from sessiontree.core.jsonio import parse_object
-from sessiontree.core.messages import Image, message_blocks
+from sessiontree.core.messages import Image, Thinking, message_blocks
+from sessiontree.dialects.gemini.client import ANSWER_TO_SUMMARY, INTERRUPTED
 from sessiontree.providers import render
 from tests.builders import opened
 from tests.conversion.conversations import PIXEL, assistant, call, result, text
@@ -245,3 +247,87 @@ def test_a_compaction_may_keep_everything_from_an_answer_without_content_on(targ
     copy = installed(source, target, tmp_path)
     assert [words for words in sent(copy) if words in ("One", "Two", "Three")] == ["Two", "Three"]
     check_comes_back(source, copy)
+
+
+def thinking_in(session: Session) -> list[str]:
+    blocks = (block for message in session.context().messages for block in message_blocks(message))
+    return [block.thinking for block in blocks if isinstance(block, Thinking)]
+
+
+def thought(words: str) -> dict[str, Any]:
+    return {"type": "thinking", "thinking": words}
+
+
+@pytest.mark.parametrize("source", ["claude", "codex", "gemini"])
+def test_thinking_that_is_not_sent_is_not_sent_by_opencode_either_and_comes_back(source: str, tmp_path: Path) -> None:
+    # OpenCode sends the thinking of another model as text.
+    session = session_of(
+        {"role": "user", "content": "Hello"},
+        assistant(thought("A greeting."), text("Hi.")),
+        {"role": "user", "content": "Read it."},
+        assistant(thought("Only thinking.")),
+        assistant(thought("I need the file."), call("call_1", "read", {"path": "a"})),
+        result("call_1", "read", "the file"),
+        assistant(text("Done.")),
+        dialect=source,
+    )
+    assert thinking_in(session) == []
+    copy = installed(session, "opencode", tmp_path)
+    assert thinking_in(copy) == []
+    assert sent(copy) == sent(session)
+    check_comes_back(session, copy)
+    assert thinking_in(installed(copy, "pi", tmp_path / "pi")) == ["A greeting.", "Only thinking.", "I need the file."]
+    again = installed(copy, "opencode", tmp_path / "again")
+    assert thinking_in(again) == []
+    check_comes_back(session, again)
+
+
+def test_opencode_shows_thinking_that_is_sent_and_thinking_before_a_compaction(tmp_path: Path) -> None:
+    session = session_of(
+        {"role": "user", "content": "Hello"},
+        assistant(thought("A greeting."), text("Hi.")),
+        {"role": "user", "content": "Go on."},
+        {"type": "compaction", "summary": "They met.", "tokensBefore": 1},
+        {"role": "user", "content": "And now?"},
+        assistant(thought("What now?"), text("Nothing.")),
+    )
+    assert thinking_in(session) == ["What now?"]
+    copy = installed(session, "opencode", tmp_path)
+    assert thinking_in(copy) == ["What now?"]
+    document = parse_object((tmp_path / "session.json").read_bytes())
+    parts = [part for message in document["messages"] for part in message["parts"]]
+    assert [part["text"] for part in parts if part["type"] == "reasoning"] == ["A greeting.", "What now?"]
+
+
+def raw_texts(session: Session) -> list[str]:
+    return [message.text for message in session.context().messages]
+
+
+def interrupted_in_gemini() -> Session:
+    """A session of Gemini CLI that ends with a result, after a summary."""
+    return session_of(
+        {"role": "user", "content": "Hello"},
+        {"type": "compaction", "summary": "They met.", "tokensBefore": 1},
+        assistant(text("Reading."), call("call_1", "read", {"path": "a"})),
+        result("call_1", "read", "the file"),
+        dialect="gemini",
+    )
+
+
+@pytest.mark.parametrize("target", [agent for agent in EVERY_AGENT if agent not in ("gemini", "qwen")])
+def test_words_that_gemini_cli_inserts_are_not_sent_by_another_agent(target: str, tmp_path: Path) -> None:
+    source = interrupted_in_gemini()
+    inserted = (ANSWER_TO_SUMMARY, INTERRUPTED)
+    assert all(any(words in text for text in raw_texts(source)) for words in inserted)
+    copy = installed(source, target, tmp_path)
+    assert not any(words in text for text in raw_texts(copy) for words in inserted)
+    assert sent(copy)[-3:] == ["Reading.", "call call_1", "result call_1: the file"]
+    check_comes_back(source, copy)
+
+
+def test_words_that_a_client_inserts_are_not_restated() -> None:
+    source = interrupted_in_gemini()
+    entries = restate(source.context(), {}, is_inserted=source.dialect.client.inserts)
+    contents = [entry.fields["message"]["content"] for entry in entries if entry.kind == "message"]
+    words = [block.get("text") for content in contents for block in content if block["type"] != "toolCall"]
+    assert words[1:] == ["Reading.", "the file"]

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from sessiontree.branches.tips import count_tips
 from sessiontree.cli import output, stderr
 from sessiontree.cli.library_options import add_root_option, open_library
 from sessiontree.cli.parser import Options
@@ -102,7 +103,7 @@ def _details(summary: Summary, session: Session) -> Iterator[str]:
     yield output.bold(one_line(summary.title) or "(no title)")
     passed = age(summary.active, time.time())
     passed = f"{passed} ago" if passed != "now" else "just now"
-    branches = plural(len(session.leaves()), "branch", "branches")
+    branches = plural(count_tips(session), "branch", "branches")
     rows: dict[str, Any] = {
         "session": summary.id,
         "agent": summary.agent,

@@ -9,7 +9,7 @@ import itertools
 import os
 from builtins import open as open_file
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -31,13 +31,13 @@ from sessiontree.conversion.restatement import (
 )
 from sessiontree.conversion.tool_mapping import ToolMapper, with_original_tools
 from sessiontree.conversion.unsent_turns import UnsentTurns
-from sessiontree.conversion.walk import end_of_history, iter_entries
+from sessiontree.conversion.walk import end_of_history, is_of_conversation, iter_entries
 from sessiontree.core.context import Context
 from sessiontree.core.entries import Config, ForkOrigin
 from sessiontree.core.ids import new_session_id, timestamp
 from sessiontree.core.messages import BLOCK_TYPES, Message
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, Encoder, LossNote, NoteKind, SessionMeta
-from sessiontree.dialects.contract import Dialect
+from sessiontree.dialects.contract import Dialect, HistoryLinks
 from sessiontree.dialects.passthrough import REPORT
 from sessiontree.dialects.roles import with_common_role
 from sessiontree.errors import UsageError
@@ -214,6 +214,8 @@ class _Conversion:
         """
         self._new_ids: list[str | None] = []
         """By number: the id in the target."""
+        self._in_conversation = bytearray()
+        """By number: whether the entry belongs to the conversation."""
         self._has_title = False
         self._labeled: set[str] = set()
         self._entry_ids: dict[str, str] = {}
@@ -238,7 +240,7 @@ class _Conversion:
                 last = unlike.end
                 # In a format without branches, no other branch has a result for a call.
                 renames_calls = not self._target.traits.is_linear
-                for entry in restate(unlike.context, unlike.entries, renames_calls=renames_calls):
+                for entry in self._restate(unlike, renames_calls=renames_calls):
                     encoded = self._encode_mapped(entry, last)
                     yield from _with_lf(encoded.lines)
                     last = encoded.id
@@ -322,6 +324,17 @@ class _Conversion:
             self._report.note(RESTATED_NOTE if can_restate else UNLIKE_NOTE)
         return unlike if can_restate else []
 
+    def _restate(
+        self, unlike: _UnlikeBranch, *, renames_calls: bool, with_usage: bool = False
+    ) -> Iterator[CanonicalEntry]:
+        return restate(
+            unlike.context,
+            unlike.entries,
+            is_inserted=self._session.dialect.client.inserts,
+            renames_calls=renames_calls,
+            with_usage=with_usage,
+        )
+
     # The same for a client without branches and resets
 
     def _find_unlike_branch(self, leaf: str | None) -> _UnlikeBranch | None:
@@ -347,7 +360,7 @@ class _Conversion:
         count = sum(1 for _ in iter_entries(self._session, leaf, all_branches=False))
         share = -(-count // len(unlike.context.messages))
         last: str | None = None
-        for entry in restate(unlike.context, unlike.entries, renames_calls=False, with_usage=True):
+        for entry in self._restate(unlike, renames_calls=False, with_usage=True):
             if entry.kind == "reset_boundary" or _is_system_message(entry):
                 continue
             encoded = self._encode_mapped(entry, last)
@@ -406,15 +419,46 @@ class _Conversion:
     def _other_leaves(self, leaf: str | None) -> Iterator[str]:
         """Iterate over the ends of the other branches.
 
-        A line without children need not be one: in Claude Code, the conversation continues after the lines that a
-        compaction kept, and not after its summary.
+        A line without children need not be one. In Claude Code, the conversation continues after the lines that a
+        compaction kept, and not after its summary; and the progress of a tool is beside the conversation.
         """
         session = self._session
-        leaves = [(id, session.journal.tree.node_of[id]) for id in session.leaves()]
+        if session.dialect.traits.one_line_per_entry:
+            yield from (id for id in session.leaves() if id != leaf)
+            return
+        ids, node_of = session.journal.tree.ids, session.journal.tree.node_of
+        leaves = sorted((node_of[id] for id in session.leaves()), reverse=True)
+        if leaf is not None:  # the active branch first: others that end with the same message are not branches
+            leaves = [node_of[leaf], *(node for node in leaves if ids[node] != leaf)]
+        yield from (ids[node] for node in self._find_branches(leaves) if ids[node] != leaf)
+
+    def _find_branches(self, leaves: Iterable[int]) -> list[int]:
+        """Leaves whose last message is not in the middle of the history of another one, in file order.
+
+        If several have the same last message, with the same one before it, the first of them is found.
+        """
+        session = self._session
+        links = session.dialect.find_history_links(session.journal, session.read_options)
         inner = bytearray(len(session.journal))
-        if not session.dialect.traits.one_line_per_entry:
-            _mark_histories(session, [node for _, node in leaves], inner)
-        yield from (id for id, node in leaves if id != leaf and not inner[node])
+        """By node: whether it is before the last message of a leaf."""
+        branches: dict[tuple[int, int | None], int] = {}
+        for leaf in leaves:
+            history = _iter_back(session, leaf, links)
+            end = next((node for node in history if self._has_message(node)), None)
+            if end is None:
+                continue
+            before = next(history, None)
+            branches.setdefault((end, before), leaf)
+            for node in itertools.chain(() if before is None else (before,), history):
+                if links is not None and inner[node]:
+                    break  # and so are all nodes before it
+                inner[node] = True
+        return sorted(leaf for (end, _), leaf in branches.items() if not inner[end])
+
+    def _has_message(self, node: int) -> bool:
+        id = self._session.journal.tree.ids[node]
+        numbers = (of.get(id) for of in (self._numbers, self._line_ends))
+        return any(number is not None and self._in_conversation[number] for number in numbers)
 
     def _track_id(self, entry: CanonicalEntry, id: str | None) -> None:
         number = len(self._new_ids)
@@ -424,6 +468,7 @@ class _Conversion:
             if dot:
                 self._line_ends[line] = number
         self._new_ids.append(id)
+        self._in_conversation.append(is_of_conversation(entry))
 
     def _new_id(self, name: str | None) -> str | None:
         number = None if name is None else self._numbers.get(name)
@@ -465,20 +510,15 @@ def _is_sent(message: Message) -> bool:
     return to_turn(message, []) is not None
 
 
-def _mark_histories(session: Reader, leaves: Sequence[int], inner: bytearray) -> None:
-    """Mark the lines before each leaf in its history."""
-    links = session.dialect.find_history_links(session.journal, session.read_options)
-    # Newest first: its history may contain an earlier leaf, and then also all lines before that one.
-    for leaf in sorted(leaves, reverse=True):
-        if links is None:
-            history = () if inner[leaf] else session.dialect.find_history(session.journal, leaf, session.read_options)
-            for node in history:
-                inner[node] = inner[node] or node != leaf
-            continue
-        at = None if leaf in links.hidden else links.ends.get(leaf, leaf)
-        while at is not None and (at == leaf or not inner[at]):
-            inner[at] = inner[at] or at != leaf
-            at = links.parents[at]
+def _iter_back(session: Reader, leaf: int, links: HistoryLinks | None) -> Iterator[int]:
+    """Iterate over the nodes of a history, the last one first."""
+    if links is None:
+        yield from reversed(session.dialect.find_history(session.journal, leaf, session.read_options))
+        return
+    at = None if leaf in links.hidden else links.ends.get(leaf, leaf)
+    while at is not None:
+        yield at
+        at = links.parents[at]
 
 
 def _find_worded(session: Reader, leaf: str | None, all_branches: bool) -> dict[str, CanonicalEntry]:

@@ -23,6 +23,7 @@ from sessiontree.core.context import Context
 from sessiontree.core.entries import CONTEXT_TYPES
 from sessiontree.core.messages import (
     Assistant,
+    Block,
     BranchSummaryText,
     CompactionSummary,
     Content,
@@ -304,10 +305,16 @@ def _folded(text: str) -> str:
 
 
 def restate(
-    context: Context, entries: Entries, *, renames_calls: bool = True, with_usage: bool = False
+    context: Context,
+    entries: Entries,
+    *,
+    is_inserted: IsInserted,
+    renames_calls: bool = True,
+    with_usage: bool = False,
 ) -> Iterator[CanonicalEntry]:
     """Return entries that start a new context and repeat the messages of another one in it.
 
+    `is_inserted`: whether the source's client inserts a text by itself into messages of a role; it is not repeated.
     `renames_calls`: a call without a result gets another id, because it may have a result on another branch, which
     Claude Code would find. `with_usage`: the client does not count the usage of the originals.
     """
@@ -326,7 +333,10 @@ def restate(
             found = [answers.get((at, number)) for number in range(len(tool_calls(message)))]
             usage = message.usage if with_usage else None
             content = _with_open_ids(message, found) if renames_calls else message.content
-            yield _restated(msgspec.structs.replace(message, content=content, usage=usage))
+            kept = tuple(block for block in blocks_of(content) if not _is_inserted_text(block, is_inserted))
+            if not kept and blocks_of(content):
+                continue
+            yield _restated(msgspec.structs.replace(message, content=kept, usage=usage))
             for result in sorted(number for number in found if number is not None):
                 yield _restated(messages[result])
         elif at in strays and isinstance(message, ToolResult):
@@ -335,6 +345,10 @@ def restate(
             not isinstance(message, ToolResult) and to_turn(message, []) is not None  # not a blank one
         ):
             yield _restated(message)
+
+
+def _is_inserted_text(block: Block, is_inserted: IsInserted) -> bool:
+    return isinstance(block, Text) and is_inserted("assistant", _folded(block.text))
 
 
 def _summary(message: Message, recorded: _Recorded | None) -> str | None:

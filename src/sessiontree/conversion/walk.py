@@ -47,6 +47,14 @@ def iter_entries(
             for alias in entry.aliases:
                 entry_ids[alias] = entry.id
             parent = entry.id
+        # A result that was recorded between the lines of a response is an entry after the response.
+        entry_ids[ids[segment.nodes[-1]]] = parent or ""
+
+
+def is_of_conversation(entry: CanonicalEntry) -> bool:
+    """Whether an entry has a message or changes one, or had one before it was left out."""
+    kinds = (*CONTEXT_TYPES, "context_edit", "reset_boundary")
+    return entry.kind in kinds or entry.fields.get("customType") == LEFT_OUT
 
 
 class Segment(Struct, frozen=True):

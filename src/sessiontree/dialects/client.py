@@ -98,6 +98,10 @@ class Client:
     sends_kept_summaries = False
     """Whether the client sends older summaries among the messages that a compaction keeps, and that it covers."""
 
+    sends_thinking_as_text = False
+    """Whether the client sends the thinking of another model as text. Then thinking with the mark `UNSENT_THINKING` is
+    stored where the client does not look."""
+
     sent_custom_types: frozenset[str] = frozenset()
     """The types of `custom` entries whose data the client sends; other clients send none."""
 

@@ -14,7 +14,7 @@ and `restore_entry` restores it when the lines are decoded later. The parts:
 `part` marks a line that belongs to the entry before it; `plain` and `after` are marks of Claude Code's lines.
 Everything else is *carried*: it stays on the entry in the same field, and the next encoder writes it again, whatever
 its format. A client's own data is carried under the client's name, the original names of tools under `tools`.
-`restated` marks entries that repeat others for a client.
+`restated` marks entries that repeat others for a client, `unsent-thinking` answers whose thinking is not sent.
 
 The names of parts must never change, because they are in users' files.
 """
@@ -44,6 +44,9 @@ PART = "part"
 """Marks a line without its own content: it belongs to the entry before it."""
 RESTATED = "restated"
 """The name of the mark that entries carry if they repeat others."""
+
+UNSENT_THINKING = "unsent-thinking"
+"""The name of the mark that answers carry if a client must not send their thinking."""
 
 LEFT_OUT = "sessiontree.left-out"
 """The custom type of an entry that has a message only as passthrough data, which no client sends."""

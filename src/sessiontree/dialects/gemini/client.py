@@ -18,6 +18,8 @@ _DEFAULT_DAYS = 30
 
 ANSWER_TO_SUMMARY = "Got it. Thanks for the additional context!"
 """The answer that the client has directly after a summary."""
+INTERRUPTED = "[The previous response was interrupted before it completed.]"
+"""The answer that the client sends after the results at the end of a session."""
 
 
 class GeminiClient(Client):
@@ -27,7 +29,7 @@ class GeminiClient(Client):
     allows_flat_root = False
 
     def inserts(self, role: str, text: str) -> bool:
-        return role == "assistant" and text == ANSWER_TO_SUMMARY
+        return role == "assistant" and text in (ANSWER_TO_SUMMARY, INTERRUPTED)
 
     @property
     def texts(self) -> TextReader:

@@ -20,12 +20,12 @@ from sessiontree.core.messages import (
     blocks_of,
 )
 from sessiontree.dialects.contract import IndexedLines
+from sessiontree.dialects.gemini.client import INTERRUPTED
 from sessiontree.dialects.gemini.content import sent_messages
 from sessiontree.dialects.gemini.entries import parse_fields
 from sessiontree.dialects.gemini.records import plain_text
 from sessiontree.dialects.passthrough import passthrough_of
 
-INTERRUPTED = "[The previous response was interrupted before it completed.]"
 _RULES = Rules(resets=False, explicit_model_wins=False)
 
 

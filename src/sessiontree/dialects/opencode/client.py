@@ -25,6 +25,7 @@ class OpenCodeClient(Client):
     compaction_strategy = "segment"
     hides_system_messages = False
     sends_kept_summaries = True
+    sends_thinking_as_text = True
     prompt_history = PromptFile("../state/opencode/prompt-history.jsonl", parse_prompts)
 
     @property

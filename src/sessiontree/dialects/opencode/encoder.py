@@ -16,7 +16,7 @@ from sessiontree.dialects.grouped_results import Answer, Built, GroupedEncoder, 
 from sessiontree.dialects.opencode.content import info_of, mapping, number, string
 from sessiontree.dialects.opencode.entries import REQUEST_TYPE, decode_fields
 from sessiontree.dialects.opencode.ids import item_id, session_id
-from sessiontree.dialects.passthrough import PASSTHROUGH
+from sessiontree.dialects.passthrough import PASSTHROUGH, UNSENT_THINKING, carried_data
 
 VERSION = "1.18.33"
 """The version of OpenCode whose export is written."""
@@ -107,10 +107,11 @@ class OpenCodeEncoder(GroupedEncoder):
         parts: list[dict[str, Any]] = []
         left_out: list[int] = []
         seen: list[str] = []
+        hides_thinking = carried_data(answer.entry, UNSENT_THINKING) is True
         for at, block in enumerate(answer.blocks):
             call = block["id"] if is_call(block) else None
             part = None if call in seen else _answer_part(block, answer.results, info["time"]["created"])
-            if part is None:
+            if part is None or (hides_thinking and part["type"] == "reasoning"):
                 left_out.append(at)
                 continue
             parts.append(self._with_attachment_ids(info["id"], part))
