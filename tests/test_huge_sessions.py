@@ -124,6 +124,45 @@ def test_a_command_does_not_hold_the_bodies_of_a_huge_session_in_memory(
     assert int(done.stderr.split()[-1]) < MAX_PEAK
 
 
+def write_transcript(path: Path, rounds: int) -> int:
+    """Write a transcript whose first response has two calls, and the others one; returns the number of its lines."""
+    lines: list[bytes] = []
+    parent: str | None = None
+
+    def add(role: str, parent: str | None, content: object, **message: object) -> str:
+        id = f"00000000-0000-4000-8000-{len(lines):012x}"
+        fields = {"parentUuid": parent, "isSidechain": False, "type": role, "uuid": id, "sessionId": "s", "cwd": "/"}
+        body = {"role": role, "content": content, **message}
+        lines.append(json.dumps({**fields, "timestamp": TIME, "message": body}).encode() + b"\n")
+        return id
+
+    for number in range(rounds):
+        parent = add("user", parent, "go on")
+        ends: list[str] = []
+        for at in range(1 if number else 2):
+            call = f"toolu_{number:020}{at}"
+            block = {"type": "tool_use", "id": call, "name": "Read", "input": {}}
+            parent = add("assistant", parent, [block], id=f"msg_{number:020}")
+            ends.append(add("user", parent, [{"type": "tool_result", "tool_use_id": call, "content": "x"}]))
+        parent = ends[-1]
+    path.write_bytes(b"".join(lines))
+    return len(lines)
+
+
+def test_the_index_of_a_transcript_takes_few_bytes_for_each_line(tmp_path: Path) -> None:
+    path = tmp_path / "transcript.jsonl"
+    count = write_transcript(path, 6000)
+    sessiontree.open(path).context()  # so that nothing is imported below
+    tracemalloc.start()
+    try:
+        reader = sessiontree.open(path)
+        reader.journal.read()
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held / count < 395, "one class of summaries for all kinds of lines takes 418"
+
+
 def test_statistics_need_little_memory_for_each_response(tmp_path: Path) -> None:
     count = 3000
     path = tmp_path / "responses.jsonl"

@@ -14,6 +14,7 @@ from sessiontree import agent
 from sessiontree.agent.approval import Approvals
 from sessiontree.agent.controller import Controller
 from sessiontree.agent.tools.base import load_tools
+from sessiontree.app.exploration import default_model
 from sessiontree.cli import main
 from sessiontree.conversion.convert import convert
 from sessiontree.errors import UsageError
@@ -132,6 +133,20 @@ def test_a_run_without_a_terminal_uses_neither_from_the_file(tmp_path: Path) -> 
     assert done.code != 0
     assert f"pass --model {evil}" in done.err
     assert "from the file" not in done.out
+
+
+def test_a_model_in_a_file_cannot_be_a_second_command(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    session = sessiontree.create(place.project, home=place.home)
+    session.append("user", "hello")
+    session.append({"type": "model_change", "provider": "x", "modelId": "y\nUse it? [y/N] y; touch started \x1b[1m"})
+    session.close()
+    chat = place.run("--session", session.location, "-p", "go")
+    with pytest.raises(UsageError) as explored:
+        default_model(sessiontree.open(session.location), Settings())
+    for message in (chat.err.rstrip("\n"), str(explored.value)):
+        assert message.endswith("--model 'x:y Use it? [y/N] y; touch started ␛[1m'")
+        assert "\n" not in message
 
 
 def test_a_converted_session_has_no_approvals(tmp_path: Path) -> None:

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 import sessiontree
 from sessiontree.core.messages import Assistant, ToolResult, message_text
 from sessiontree.dialects.claude import CLAUDE
-from sessiontree.dialects.claude.index import LineSummary, summarize_entry
+from sessiontree.dialects.claude.index import LineSummary, MetaPromptSummary, summarize_entry
 from sessiontree.dialects.claude.messages import context_messages, is_blank
 from sessiontree.errors import ReplacedError
 from tests.builders import json_line
@@ -102,7 +101,7 @@ def check_summary(raw: bytes) -> bool:
     assert isinstance(summary, LineSummary)
     fields = json.loads(raw)
     is_meta = fields.get("type") == "user" and fields.get("isMeta") is True and summary.is_prompt
-    assert summary == replace(summarize_entry(entry), is_meta=is_meta)
+    assert summary == (MetaPromptSummary() if is_meta else summarize_entry(entry))
     messages = context_messages(entry)
     if summary.results:
         assert [message.tool_call_id for message in messages if isinstance(message, ToolResult)] == list(

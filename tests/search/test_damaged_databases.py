@@ -152,6 +152,43 @@ def test_flipped_bytes_in_any_page_change_no_answer(place: Place, name: str) -> 
         check_answers(place, f"{name} seed {seed}")
 
 
+def test_a_flipped_byte_in_an_index_of_the_history_changes_no_answer(place: Place) -> None:
+    path = place.databases["history"]
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        (size,) = database.execute("PRAGMA page_size").fetchone()
+        roots = database.execute(
+            "SELECT name, rootpage FROM sqlite_master WHERE type = 'index' AND tbl_name = 'prompts'"
+        )
+        pages = dict(roots.fetchall())
+    chance = random.Random(1)
+    for name, page in pages.items():
+        start = (page - 1) * size
+        for _ in range(ROUNDS):
+            place.reset()
+            data = bytearray(path.read_bytes())
+            content = int.from_bytes(data[start + 5 : start + 7], "big")  # where the records of the page start
+            at = start + chance.randrange(content, size)
+            data[at] ^= 1 << chance.randrange(8)
+            path.write_bytes(data)
+            check_answers(place, f"{name} byte {at}")
+
+
+def test_a_time_that_became_a_text_in_an_index_changes_no_answer(place: Place) -> None:
+    path = place.databases["history"]
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        (size,) = database.execute("PRAGMA page_size").fetchone()
+        (page,) = database.execute("SELECT rootpage FROM sqlite_master WHERE name = 'prompts_by_time'").fetchone()
+        (time,) = database.execute("SELECT max(time) FROM prompts").fetchone()
+    data = bytearray(path.read_bytes())
+    at = data.index(time.to_bytes(6, "big"), (page - 1) * size)
+    assert data[at - 2] == 5, "the code of an integer of six bytes"
+    data[at - 2] = 25  # that of a text of six bytes
+    path.write_bytes(data)
+    expected = place.answers[COMMANDS.index(["history", "--limit", "100"])]
+    for command in (["history", "--limit", "100", "--no-refresh"], ["history", "--limit", "100"]):
+        assert place.answer(command)["prompts"] == expected["prompts"]
+
+
 def damage_pages(place: Place, name: str, chance: random.Random) -> None:
     place.reset()
     path = place.databases[name]

@@ -86,6 +86,26 @@ def test_both_decoders_agree_on_any_line(line: dict[str, Any], agent: str, is_as
     assert quickly == carefully
 
 
+@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize(
+    "broken", ["half of an emoji: \ud83d", "\udc80 a byte that is not UTF-8", "two halves: \ude00\ud83d"]
+)
+def test_a_text_with_half_a_character_is_searchable(agent: str, broken: str) -> None:
+    session = ("parentUuid", "sessionId", "uuid") if agent in ("claude", "neovate") else ("parentId", "session", "id")
+    ids = dict(zip(session, (None, "s", "11111111-1111-4111-8111-111111111111"), strict=True))
+    kind = "user" if agent == "claude" else "message"
+    message = {"role": "user", "content": f"needle {broken}"}
+    fields = {"type": kind, **ids, "timestamp": "2026-01-01T00:00:00.000Z", "message": message}
+    if agent == "neovate":
+        fields |= message
+    for raw in (json.dumps(fields).encode(), json.dumps(fields, ensure_ascii=False).encode("utf-8", "surrogatepass")):
+        (found,) = read_line(raw, agent)
+        (text,) = found.texts
+        assert (text.kind, text.role) == ("prompt", "user")
+        assert text.text.startswith("needle ")
+        assert b"needle" in joined_texts([text.raw])[0]
+
+
 @given(plain_text=st.lists(plain_text, max_size=4), is_ascii=st.booleans())
 def test_joined_texts_have_the_same_words_as_unescaped_ones(plain_text: list[str], is_ascii: bool) -> None:
     raws = [json.dumps(text, ensure_ascii=is_ascii).encode() for text in plain_text]

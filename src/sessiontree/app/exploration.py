@@ -138,8 +138,12 @@ def find_refused_models(state: ExplorationState, settings: Settings, models: Seq
 
 def resume_command(words: str, run: str, models: Iterable[str]) -> str:
     """The command that resumes an exploration, as it can be typed: the file alone does not choose models."""
-    named = "".join(f" --model {shlex.quote(one_line(name))}" for name in dict.fromkeys(models))
-    return f"sessiontree explore resume {words} --run {run}{named}"
+    return " ".join([f"sessiontree explore resume {words} --run {run}", *_model_options(models)])
+
+
+def _model_options(models: Iterable[str]) -> list[str]:
+    """The options that name some models. A name in a session file may be any text, such as a second command."""
+    return [f"--model {shlex.quote(one_line(name))}" for name in dict.fromkeys(models)]
 
 
 def _allowed_models(settings: Settings, models: Sequence[str]) -> set[str]:
@@ -161,7 +165,7 @@ def resume_exploration(
     """
     allowed = _allowed_models(options.settings, models)
     if refused := find_refused_models(state, options.settings, models):
-        choice = " ".join(f"--model {name}" for name in refused)
+        choice = " ".join(_model_options(refused))
         raise UsageError(f"the session file names models that are not in your settings; pass {choice} to use them")
     opened: list[Model] = []
     find_model = _only(allowed, _opener(options.settings, opened))
@@ -211,14 +215,7 @@ def default_model(session: Session, settings: Settings) -> str:
     """The model in the user's settings. The session names the last one, but anyone may have written that."""
     if settings.model is not None:
         return settings.model
-    last = recorded_model(session)
-    raise (
-        no_model_error()
-        if last is None
-        else UsageError(
-            f"no model is configured; the session was last answered by {last}: pass --model {last} to use it"
-        )
-    )
+    raise no_model_error(recorded_model(session))
 
 
 def _only(names: Collection[str], find_model: Callable[..., Model]) -> Callable[..., Model]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
 from msgspec import Struct
@@ -132,14 +133,7 @@ async def _open_session(controller: Controller, options: StartOptions) -> list[s
         if options.name:
             await controller.rename(options.name)
     if controller.state.model is None:
-        last = await in_thread(recorded_model, controller.session)
-        raise (
-            no_model_error()
-            if last is None
-            else UsageError(
-                f"no model is configured; the session was last answered by {last}: pass --model {last} to use it"
-            )
-        )
+        raise no_model_error(await in_thread(recorded_model, controller.session))
     _ = controller.model  # opens it: a wrong name or key is reported now, not after the first prompt
     if options.thinking is not None:
         await controller.set_thinking(options.thinking)
@@ -215,5 +209,11 @@ class RenamedModel:
         await self._model.close()
 
 
-def no_model_error() -> UsageError:
-    return UsageError(f"no model is configured: {_HINT}")
+def no_model_error(last: str | None = None) -> UsageError:
+    """Return the error for a missing model. `last` is the one that a session file names, which may be any text."""
+    if last is None:
+        return UsageError(f"no model is configured: {_HINT}")
+    return UsageError(
+        "no model is configured; to use the one that last answered in this session, pass "
+        f"--model {shlex.quote(one_line(last))}"
+    )

@@ -129,6 +129,16 @@ def render_json(value: object) -> bytes:
         return json.dumps(msgspec.to_builtins(value), ensure_ascii=True, separators=(",", ":")).encode("ascii")
 
 
+def render_strict_json(value: object) -> bytes:
+    """Encode a value like `render_json`, with lone surrogates replaced: strict decoders refuse their escapes."""
+    try:
+        return _encode(value)
+    except (UnicodeEncodeError, msgspec.MsgspecError, OverflowError):
+        import json
+
+        return replace_surrogates(json.dumps(msgspec.to_builtins(value), ensure_ascii=False)).encode()
+
+
 def render_json_line(value: object) -> bytes:
     """Encode a value like `render_json`, with U+2028 and U+2029 escaped: some clients also end lines there."""
     line = render_json(value)

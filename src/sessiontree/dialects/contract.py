@@ -10,6 +10,7 @@ A dialect is pure: it maps bytes, decoded JSON and indexed lines to values and n
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import UnionType
 from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -134,7 +135,7 @@ class Traits(Struct, frozen=True):
     encoder_types: frozenset[str] = frozenset()
     """Entry types that need the encoder although `one_line_per_entry` holds for the others."""
 
-    note_type: type | None = None
+    note_type: type | UnionType | None = None
     """The type of the notes of lines (`Columns.notes`). With notes and without their type, no index is stored."""
 
     newest_file_counts: bool = False

@@ -13,6 +13,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 
@@ -141,12 +142,16 @@ def _write_log(database: sqlite3.Connection, home: str) -> None:
 _ROWS = "SELECT prompt, cwd, session, agent, time, source, project, key, id FROM prompts"
 
 
-def _parse_row(row: tuple[object, ...]) -> LoggedPrompt:
+def check_values(texts: Iterable[object], time: object) -> None:
+    """`DamagedRowError` if a value of a prompt has another type than it was stored with."""
+    if not all(isinstance(text, str) for text in texts) or not isinstance(time, int | None):
+        raise DamagedRowError("a prompt has a value of another type")
+
+
+def _parse_row(row: tuple[Any, ...]) -> LoggedPrompt:
     """A row as a prompt; `DamagedRowError` if a value has another type than it was stored with."""
     *texts, time, source, project, key, _ = row
-    values = (*texts, source, project, key)
-    if not all(isinstance(value, str) for value in values) or not isinstance(time, int | None):
-        raise DamagedRowError("a prompt has a value of another type")
+    check_values((*texts, source, project, key), time)
     prompt, cwd, session, agent = map(str, texts)
     return LoggedPrompt(prompt, cwd, session, agent, time, str(source), str(project), str(key))
 
@@ -171,7 +176,8 @@ def _note(database: sqlite3.Connection, name: str) -> str | None:
 
 def check(database: sqlite3.Connection) -> None:
     """`sqlite3.DatabaseError` if anything in the database is damaged. Reads all of it."""
-    found = database.execute("PRAGMA quick_check").fetchone()
+    # SQLite reads times and folders from its indexes where it can; a quick check does not compare these with the rows.
+    found = database.execute("PRAGMA integrity_check").fetchone()
     if found != ("ok",):
         raise DamagedRowError(str(found[0]))
     # With rank 1, it also compares the index with the words of the prompts.

@@ -27,7 +27,7 @@ from sessiontree.errors import SessionTreeError, StoreError
 from sessiontree.library.cache import transaction
 from sessiontree.library.sqlite_damage import DATABASE_ERRORS, is_damage
 from sessiontree.search import prompt_spool
-from sessiontree.search.prompt_db import check, connect, insert_prompt, prepare, repair
+from sessiontree.search.prompt_db import check, check_values, connect, insert_prompt, prepare, repair
 from sessiontree.search.prompt_import import ReadPosition, SourcePrompts, history_files, read_history_file, read_session
 from sessiontree.search.prompt_spool import LoggedPrompt, SpooledPrompt, append_to_log, normalize_prompt
 from sessiontree.search.query import And, Choice, Expression, Not, Or, Phrase, Query, Regex, Word
@@ -284,6 +284,8 @@ class PromptHistory:
                 f"{_MATCHED} WHERE {condition} AND {_AMONG}",
                 (*values, json.dumps(list(scores))),
             ).fetchall()
+            for _, time in matching:
+                check_values((), time)
             best = max(scores.values(), default=0.0)
             matching.sort(key=lambda row: (_grade(scores[row[0]], best), row[1] or 0, row[0]), reverse=True)
             rows = (database.execute(f"{_SHOWN} WHERE id = ?", (id,)).fetchone() for id, _ in matching)
@@ -346,6 +348,8 @@ class PromptHistory:
         from sessiontree.library.projects import Projects
 
         rows = database.execute("SELECT cwd, project, max(time) FROM prompts GROUP BY cwd, project").fetchall()
+        for *texts, time in rows:
+            check_values(texts, time)
         if here is not None:
             projects = Projects(self.home)
             project = projects.of(os.path.abspath(os.fspath(here)))
@@ -521,6 +525,8 @@ def _fold_repeats(rows: Iterator[tuple[str, str, str, str, str, int | None]], li
     shown: list[Prompt] = []
     newest: dict[str, int] = {}
     for row in rows:
+        *texts, time = row
+        check_values(texts, time)
         prompt, cwd = row[0], row[1]
         at = newest.get(cwd)
         if at is not None and shown[at].prompt == prompt:
@@ -537,6 +543,8 @@ def _deduplicated(rows: Iterator[tuple[str, str, str, str, str, int | None]], li
     """Keep the first row of each prompt in a folder."""
     shown: dict[tuple[str, str], Prompt] = {}
     for row in rows:
+        *texts, time = row
+        check_values(texts, time)
         known = shown.get(row[:2])
         if known is not None:
             shown[row[:2]] = replace(known, times=known.times + 1)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from sessiontree.clients import client_of
-from sessiontree.core.jsonio import render_json
+from sessiontree.core.jsonio import render_strict_json
 from sessiontree.dialects.texts import DECODE_ERRORS, NATIVE_TEXTS, Line, TextReader, decode_line, parse_or_none
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _salvaged(raw: bytes, dialect: Format) -> Iterator[bytes]:
 
     for piece in salvage(raw, dialect.is_record):
         if piece.kind == "record":
-            yield render_json(piece.value)
+            yield render_strict_json(piece.value)
 
 
 def _from_entry(raw: bytes, dialect: Format) -> list[Line]:
@@ -71,7 +71,7 @@ def _from_entry(raw: bytes, dialect: Format) -> list[Line]:
     if not isinstance(fields, dict):
         return []
     try:
-        found = NATIVE_TEXTS.read(decode_line(render_json(fields)))
+        found = NATIVE_TEXTS.read(decode_line(render_strict_json(fields)))
     except DECODE_ERRORS:
         return []
     return [found] if found.texts else []
@@ -81,4 +81,6 @@ def _with_blobs(raw: bytes, get_blob: Callable[[str], bytes | None]) -> bytes:
     from sessiontree.session.blob_refs import BLOB_POINTERS, restore
 
     fields = parse_or_none(raw)
-    return render_json(restore(fields, get_blob)) if isinstance(fields, dict) and BLOB_POINTERS in fields else raw
+    return (
+        render_strict_json(restore(fields, get_blob)) if isinstance(fields, dict) and BLOB_POINTERS in fields else raw
+    )

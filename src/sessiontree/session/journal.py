@@ -155,17 +155,17 @@ class Journal:
 
     # Indexing lines
 
-    def refresh(self) -> list[int]:
+    def refresh(self) -> Sequence[int]:
         """Index lines appended since the last call, and return the new nodes."""
         return self._refresh(self.store.size())
 
-    def _refresh(self, now: int) -> list[int]:
+    def _refresh(self, now: int) -> Sequence[int]:
         if now < self.size:
             raise ReplacedError(
                 f"{self.store.location}: truncated from {self.size} to {now} bytes while it was open. Open it again."
             )
         if now == self.size:
-            return []
+            return range(0)
         known = len(self.types)
         seen: set[str] = set()
         if self.tail_is_open:
@@ -179,9 +179,9 @@ class Journal:
                 self._reset()
         self._index_bytes(self.store.readinto, now)
         new = range(known, len(self.types))
-        return [node for node in new if self.tree.ids[node] not in seen] if seen else list(new)
+        return [node for node in new if self.tree.ids[node] not in seen] if seen else new
 
-    def index_written(self, data: bytes) -> list[int]:
+    def index_written(self, data: bytes) -> Sequence[int]:
         """Index complete lines that this process has just appended, without reading them; returns their nodes."""
         known, start = len(self.types), self.size
 
@@ -191,7 +191,7 @@ class Journal:
             return len(part)
 
         self._index_bytes(readinto, start + len(data))
-        return [*range(known, len(self.types))]
+        return range(known, len(self.types))
 
     def _index_bytes(self, readinto: ReadInto, end: int) -> None:
         for block in iter_blocks(readinto, self.size, end=end):

@@ -12,6 +12,7 @@ import functools
 import sys
 from array import array
 from collections.abc import Iterable, Iterator
+from types import UnionType
 from typing import Any
 from zlib import crc32
 
@@ -21,7 +22,7 @@ from msgspec import Raw, Struct
 from sessiontree.core.entries import Fragment, Problem
 from sessiontree.core.tree import TreeColumns
 
-_VERSION = 3
+_VERSION = 4
 _CHECKSUM = 4
 
 STORED_SIZE = 4 << 20
@@ -88,7 +89,7 @@ def index_name(dialect: str, version: int) -> str:
     return f"{dialect}-{version}-{_VERSION}-{sys.byteorder}"
 
 
-def decode_notes(notes: Raw, note_type: type | None) -> list[object]:
+def decode_notes(notes: Raw, note_type: type | UnionType | None) -> list[object]:
     item = None if note_type is None else note_type | None
     found: list[object] = msgspec.msgpack.decode(notes, type=list[item])  # type: ignore[valid-type]
     return found

@@ -388,7 +388,7 @@ class Writer(Reader):
                 self._sync_written(batch.ids)
         return batch.ids
 
-    def _index(self, batch: Batch) -> list[int]:
+    def _index(self, batch: Batch) -> Sequence[int]:
         """Index what a write appended, and the lines of others before it; returns the new nodes."""
         journal = self._journal
         return journal.index_written(batch.data) if batch.is_next else journal.refresh()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from sys import intern
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -30,53 +30,90 @@ _CANONICAL_TYPES = {
 }
 
 
-class LineSummary(Struct, frozen=True, gc=False):
+class _Summary(Struct, frozen=True, array_like=True, gc=False):
     """Per-line index summary: role, response id, ids of tool calls and results.
 
-    A summary created at open also implies the number of messages that a model receives from the line: one for each
-    result, or else one if it is a message, or none.
+    Each kind of line has its own class, with fields for what differs between its lines: a huge transcript has half a
+    million of them. A summary created at open also implies the number of messages that a model receives from the line:
+    one for each result, or else one if it is a message, or none.
     """
 
-    is_message: bool = False
-    is_assistant: bool = False
-    response: str = ""
+    is_message: ClassVar[bool] = True
+    is_assistant: ClassVar[bool] = False
+    is_prompt: ClassVar[bool] = False
+    """Whether it is a user message that is not a tool result."""
+    is_meta: ClassVar[bool] = False
+    """Whether it is a prompt that the client wrote by itself, without results. Known only at open."""
+
+
+class _NoCalls(_Summary, frozen=True, array_like=True, gc=False):
+    response: ClassVar[str] = ""
+    calls: ClassVar[tuple[str, ...]] = ()
+    tools: ClassVar[tuple[str, ...]] = ()
+
+
+class OtherSummary(_NoCalls, frozen=True, array_like=True, gc=False, tag=0):
+    """A line that holds no message."""
+
+    is_message: ClassVar[bool] = False
+    results: ClassVar[tuple[str, ...]] = ()
+
+
+class PromptSummary(_NoCalls, frozen=True, array_like=True, gc=False, tag=1):
+    """A user message that is not a tool result."""
+
+    is_prompt: ClassVar[bool] = True
+    results: ClassVar[tuple[str, ...]] = ()
+
+
+class MetaPromptSummary(PromptSummary, frozen=True, array_like=True, gc=False, tag=2):
+    """A prompt that the client wrote by itself."""
+
+    is_meta: ClassVar[bool] = True
+
+
+class ResultSummary(_NoCalls, frozen=True, array_like=True, gc=False, tag=3):
+    """A user line with tool results."""
+
+    results: tuple[str, ...]
+    """The ids of the calls whose results it holds."""
+
+
+class AnswerSummary(_Summary, frozen=True, array_like=True, gc=False, tag=4):
+    """A line of a response."""
+
+    is_assistant: ClassVar[bool] = True
+    results: ClassVar[tuple[str, ...]] = ()
+
+    response: str
     """The id of the response that the line is a shard of."""
     calls: tuple[str, ...] = ()
     """The ids of its tool calls."""
     tools: tuple[str, ...] = ()
     """The tool name of each call."""
-    results: tuple[str, ...] = ()
-    """The ids of the calls whose results it holds."""
-    is_meta: bool = False
-    """Whether it is a prompt that the client wrote by itself, without results. Known only at open."""
 
-    @property
-    def is_prompt(self) -> bool:
-        """Whether it is a user message that is not a tool result."""
-        return self.is_message and not self.is_assistant and not self.results
 
+LineSummary: TypeAlias = OtherSummary | PromptSummary | MetaPromptSummary | ResultSummary | AnswerSummary
 
 Share: TypeAlias = Callable[[str, tuple[str]], tuple[str]]
 """Returns a tuple with a string: the one that was given first with it, so that only one of each stays in memory."""
 
-_PROMPT = LineSummary(is_message=True)
-_META_PROMPT = LineSummary(is_message=True, is_meta=True)
-_NO_MESSAGE = LineSummary()
+_PROMPT = PromptSummary()
+_META_PROMPT = MetaPromptSummary()
+_NO_MESSAGE = OtherSummary()
 
 
 def summarize_entry(entry: Entry) -> LineSummary:
     """Return the summary of an entry, whatever the form of its line. An entry does not have the line's `isMeta`."""
     if not isinstance(entry, MessageEntry):
         return _NO_MESSAGE
-    first, calls = entry.message, tool_calls(entry.message)
-    return LineSummary(
-        True,
-        isinstance(first, Assistant),
-        (first.response_id or "") if isinstance(first, Assistant) else "",
-        tuple(call.id for call in calls),
-        tuple(call.name for call in calls),
-        tuple(message.tool_call_id for message in entry.messages if isinstance(message, ToolResult)),
-    )
+    first = entry.message
+    if isinstance(first, Assistant):
+        calls = tool_calls(first)
+        names = tuple(call.name for call in calls)
+        return AnswerSummary(first.response_id or "", tuple(call.id for call in calls), names)
+    results = tuple(message.tool_call_id for message in entry.messages if isinstance(message, ToolResult))
+    return ResultSummary(results) if results else _PROMPT
 
 
 class _Typed(Struct, gc=False):
@@ -168,7 +205,7 @@ def _summarize_assistant(message: _Message, content: Sequence[_Block], share: Sh
     if len(content) == 1:  # nearly every line is a single block, most often a call
         block = content[0]
         if block.type == "tool_use" and block.id is not None and block.name is not None:
-            return LineSummary(True, True, response, share(block.id, (block.id,)), _single(block.name))
+            return AnswerSummary(response, share(block.id, (block.id,)), _single(block.name))
     has_content = False
     calls: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
@@ -182,7 +219,7 @@ def _summarize_assistant(message: _Message, content: Sequence[_Block], share: Sh
             continue
         has_content = True
     # Whether a blank shard is sent depends on the other shards of its response.
-    return LineSummary(True, True, response, calls, tools) if has_content else None
+    return AnswerSummary(response, calls, tools) if has_content else None
 
 
 @functools.lru_cache(256)
@@ -191,7 +228,7 @@ def _single(name: str) -> tuple[str]:
     return (intern(name),)
 
 
-def _summarize_user(content: Sequence[_Block], prompt: LineSummary, share: Share) -> LineSummary | None:
+def _summarize_user(content: Sequence[_Block], prompt: PromptSummary, share: Share) -> LineSummary | None:
     """Return the summary of a user line with results, or else the one for prompts."""
     has_content = False
     results: tuple[str, ...] = ()
@@ -204,4 +241,4 @@ def _summarize_user(content: Sequence[_Block], prompt: LineSummary, share: Share
             has_content = True
     if not results:
         return prompt if has_content else None
-    return LineSummary(True, results=results) if len(results) == len(content) else None
+    return ResultSummary(results) if len(results) == len(content) else None

@@ -163,14 +163,9 @@ class _ParallelLines:
             return []
         responses: dict[_Key, _Response] = {}
         owners: dict[str, _Response | None] = {}
-        answers = [
-            (node, self._key(node, summary), summary)
-            for node, summary in _iter_summaries(self._chain, self._path)
-            if summary.is_assistant
-        ]
-        calls = {call for _, key, summary in answers if key in keys for call in summary.calls}
+        calls = {call for _, key, summary in self._iter_answers() if key in keys for call in summary.calls}
         by_shard: dict[int, _Response] = {}
-        for node, key, summary in answers:
+        for node, key, summary in self._iter_answers():
             response = responses.get(key)
             if response is not None:
                 response.shards.append(node)
@@ -195,6 +190,12 @@ class _ParallelLines:
                     responses[node] = response
         self._add_results(by_shard, owners)
         return list({response.first: response for response in responses.values()}.values())
+
+    def _iter_answers(self) -> Iterator[tuple[int, _Key, LineSummary]]:
+        """Iterate over the shards on the path. They are not kept: a long path has hundreds of thousands."""
+        for node, summary in _iter_summaries(self._chain, self._path):
+            if summary.is_assistant:
+                yield node, self._key(node, summary), summary
 
     def _find_keys(self) -> set[_Key]:
         """Return the responses on the path with lines off it, or with another turn between their shards."""

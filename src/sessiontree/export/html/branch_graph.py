@@ -7,7 +7,8 @@ second set of rows has every linear run folded into its first and last entry. Bo
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 from msgspec import Struct
@@ -16,6 +17,7 @@ from sessiontree.branches.merge_records import find_merges
 from sessiontree.branches.session_layout import find_layout
 from sessiontree.core.entries import CONVERSATION_TYPES
 from sessiontree.core.layout import Layout, find_runs
+from sessiontree.core.tree import NodeSet
 from sessiontree.session.reader import Reader
 from sessiontree.views.rails import Rails, group_lanes
 
@@ -41,15 +43,15 @@ def build_graph_data(
     merges = find_merges(session)
     layout = find_layout(session, merges)
     shadowed = session.shadowed
-    chosen = [node for node, kind in enumerate(types) if kind in CONVERSATION_TYPES and node not in shadowed]
-    nodes = group_lanes(layout, chosen)
+    nodes = group_lanes(
+        layout, [node for node, kind in enumerate(types) if kind in CONVERSATION_TYPES and node not in shadowed]
+    )
     folded, hidden = _fold(layout, nodes)
     is_huge = len(nodes) > MAX_ROWS
     if is_huge:
         nodes = folded
-    active = set(session.path_nodes(session.leaf))
     history = session.dialect.find_history(session.journal, session.node_of(session.leaf), session.read_options)
-    active.update(history)
+    active = NodeSet(len(tree), chain(session.path_nodes(session.leaf), history))
     names = session.labels if labels is None else labels
     row_of = {node: row for row, node in enumerate(nodes)}
     here = next((row_of[node] for node in reversed(history) if node in row_of), -1)
@@ -97,9 +99,9 @@ def _digits(cells: tuple[int, ...]) -> str:
     return "".join(format(cell, "x") for cell in cells)
 
 
-def _fold(layout: Layout, nodes: Iterable[int]) -> tuple[list[int], dict[int, int]]:
+def _fold(layout: Layout, nodes: Sequence[int]) -> tuple[list[int], dict[int, int]]:
     """The nodes that stay when runs are folded, each with the number of entries hidden after it."""
-    shown = set(nodes)
+    shown = NodeSet(len(layout), nodes)
     hidden: dict[int, int] = {}
     for run in find_runs(layout):
         kept = [node for node in run if node in shown]
