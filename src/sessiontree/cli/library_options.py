@@ -44,8 +44,6 @@ def requested_project(options: Options) -> str | None:
 
 def open_library(options: Options) -> Library:
     """Open the library with the `--home` and `--root` that were given."""
-    if options.home is not None and not options.home:
-        raise UsageError("--home needs a folder")
     roots = parse_roots(getattr(options, "root", []))  # not every command that finds a session has --root
     return Library(options.home, roots, progress=scan_progress())
 
