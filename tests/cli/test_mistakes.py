@@ -34,11 +34,57 @@ def test_a_session_without_messages_is_not_converted(run: Run, tmp_path: Path, h
     assert "nothing to convert" in run("resume", str(empty), "--in", "claude", "--print").err
 
 
-def test_an_empty_time_is_refused(run: Run) -> None:
-    for command in ("list", "stats"):
-        ran = run(command, "--since", "")
-        assert (ran.code, ran.out) == (2, "")
-        assert "--since expects an age" in ran.err
+@pytest.mark.parametrize(
+    ("command", "empty"),
+    [
+        (("branch", "SESSION", ""), "ENTRY"),
+        (("show", "SESSION", "--leaf", ""), "--leaf"),
+        (("context", "SESSION", "--leaf", ""), "--leaf"),
+        (("tree", "SESSION", "--around="), "--around"),
+        (("fork", "SESSION", "--at", ""), "--at"),
+        (("pick", "SESSION", "which?", ""), "ENTRY"),
+        (("open", ""), "SESSION"),
+        (("backup", ""), "DIR"),
+        (("sync", ""), "DIR"),
+        (("push", ""), "DIR|ADDRESS"),
+        (("new", "--cwd", ""), "--cwd"),
+        (("mv", "--project", "", "/new"), "--project"),
+        (("export", "SESSION", "--out", ""), "--out"),
+        (("list", "--since", ""), "--since"),
+        (("search", "flag", "--project", ""), "--project"),
+        (("explore", "keep", "SESSION", ""), "LANE"),
+    ],
+)
+def test_an_empty_value_is_refused_and_nothing_is_written(
+    run: Run, session: str, tmp_path: Path, command: tuple[str, ...], empty: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where an empty folder would be
+    files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    ran = run(*(session if argument == "SESSION" else argument for argument in command))
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"sessiontree: {empty}: the value is empty")
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files
+
+
+def test_free_text_may_be_empty(run: Run, session: str) -> None:
+    assert run("rename", session, "").code == 0
+    assert run("info", session, "--json").json["name"] is None
+    assert run("search", "").code == 0
+
+
+def test_an_empty_command_is_unknown(run: Run) -> None:
+    ran = run("")
+    assert (ran.code, ran.out, ran.err) == (
+        2,
+        "",
+        "sessiontree: unknown command ''; `sessiontree help` lists all commands\n",
+    )
+
+
+@pytest.mark.parametrize("port", ["-1", "65536", "99999"])
+def test_a_port_outside_of_the_range_is_refused(run: Run, port: str) -> None:
+    ran = run("serve", "--port", port)
+    assert (ran.code, ran.out, ran.err) == (2, "", f"sessiontree: --port {port}: expected 0 to 65535\n")
 
 
 def test_the_path_of_a_folder_is_not_a_session(run: Run, tmp_path: Path) -> None:

@@ -111,6 +111,15 @@ def test_list_without_sessions_reports_that_on_stderr(run: Run, world: World, he
     assert "1 in other projects (use --all)" in ran.err
 
 
+def test_the_hint_of_an_empty_list_counts_only_matching_sessions(run: Run, world: World, here: Path) -> None:
+    world.claude(IDS[0], here, ["mend the parser"])
+    world.pi(IDS[1], "/elsewhere", ["write the docs"])
+    assert run("list", "--agent", "pi").err == f"no matching sessions for {here}; 1 in other projects (use --all)\n"
+    for filters in (["--agent", "omp"], ["--tag", "work"], ["--named", "--agent", "pi"]):
+        assert run("list", *filters).err == f"no matching sessions for {here}\n"
+    assert "other projects" not in run("stats", "--agent", "omp").err
+
+
 def test_a_piped_listing_is_plain(run: Run, world: World, here: Path) -> None:
     world.claude(IDS[0], here, ["tab\there \x1b[31mred\x1b[0m \u202etfel 解析器"])
     ran = run("list", COLUMNS="130")

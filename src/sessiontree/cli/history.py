@@ -51,8 +51,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: Options) -> None:
     if options.limit < 0:
         raise UsageError(f"--limit {options.limit}: expected 0 or more")
-    if options.home is not None and not options.home:
-        raise UsageError("--home needs a folder")
     is_stored = options.home is not None and is_address(options.home)
     with PromptHistory(options.home if is_stored else home_folder(options.home)) as history:
         imported = None if options.no_refresh else _import(history, options)

@@ -44,8 +44,6 @@ def requested_project(options: Options) -> str | None:
 
 def open_library(options: Options) -> Library:
     """Open the library with the `--home` and `--root` that were given."""
-    if options.home is not None and not options.home:
-        raise UsageError("--home needs a folder")
     roots = parse_roots(getattr(options, "root", []))  # not every command that finds a session has --root
     return Library(options.home, roots, progress=scan_progress())
 
@@ -85,11 +83,13 @@ def parse_since(text: str) -> int:
     return at
 
 
-def no_sessions(library: Library, project: str | None, hint: str = "use --all") -> str:
-    """The message for an empty result."""
+def no_sessions(
+    library: Library, project: str | None, hint: str = "use --all", matching_elsewhere: int | None = None
+) -> str:
+    """The message for an empty result. Without `matching_elsewhere`, all sessions of other projects are counted."""
     if project is None:
         return "no matching sessions"
     own = len(library.sessions(project=project))
     text = f"no {'matching ' if own else ''}sessions for {project}"
-    others = len(library.sessions()) - own
+    others = len(library.sessions()) - own if matching_elsewhere is None else matching_elsewhere
     return f"{text}; {others:,} in other projects ({hint})" if others else text

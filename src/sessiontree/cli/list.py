@@ -74,7 +74,11 @@ def run(options: Options) -> int:
             output.print_json(_to_json(library, members, project, start, tags))
         else:
             _print(library, members, tags, with_project=options.all)
-            _print_summary(library, members, hidden, project, start)
+            if any(member.summary.kind == "session" for member in members):
+                _print_summary(library, members, hidden, start)
+            else:
+                elsewhere = len(_select(library, options, None, tags)[0])
+                stderr.print_line(no_sessions(library, project, matching_elsewhere=elsewhere))
             for folder in library.scan.skipped:
                 stderr.print_error(f"incomplete: {folder} cannot be read; check its permissions")
         sys.stdout.flush()
@@ -158,13 +162,9 @@ def _print(
         output.print_lines([output.dim(row) if quiet else row])
 
 
-def _print_summary(
-    library: Library, members: Sequence[ThreadMember], hidden: int, project: str | None, start: float
-) -> None:
+def _print_summary(library: Library, members: Sequence[ThreadMember], hidden: int, start: float) -> None:
     sessions = sum(member.summary.kind == "session" for member in members)
-    if not sessions:
-        stderr.print_line(no_sessions(library, project))
-    elif sys.stdout.isatty():
+    if sys.stdout.isatty():
         took = 1000 * (time.perf_counter() - start)
         more = f", {hidden} more (raise --limit)" if hidden else ""
         files = f"read {library.scan.read} of {library.scan.found} files"

@@ -13,7 +13,6 @@ import sys
 from sessiontree.cli import output, stderr
 from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
-from sessiontree.errors import UsageError
 
 EXAMPLES = """examples:
   sessiontree mcp --json
@@ -29,8 +28,6 @@ def run(options: Options) -> None:
     from sessiontree.library.roots import parse_roots
     from sessiontree.mcp_server.server import TOOLS, require_mcp, serve
 
-    if options.home is not None and not options.home:
-        raise UsageError("--home needs a folder")
     roots = parse_roots(options.root)
     if options.json:
         output.print_json(

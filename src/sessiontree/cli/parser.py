@@ -39,6 +39,10 @@ _COMMON_HELP = {
     "LANE": "number or name of a lane",
 }
 
+# Arguments with free text, by their attribute: only these may be empty. Any other empty value is a mistake, often an
+# unset shell variable, and must not mean the current folder or the default.
+_FREE_TEXT = frozenset({"instructions", "name", "note", "prompt", "query", "text", "value"})
+
 _WIDEST_PROSE = 100
 
 # argparse looks up a translation for each of its texts, in the file system, although Python ships none.
@@ -82,6 +86,13 @@ class Parser(argparse.ArgumentParser):
             action.nargs in (argparse.PARSER, argparse.REMAINDER) or id(action) in grouped for action in positionals
         )
 
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        is_subcommand = action.nargs in (argparse.PARSER, argparse.REMAINDER)  # parsed again by its own parser
+        if "" in arg_strings and not is_subcommand and action.dest not in _FREE_TEXT:
+            name = action.option_strings[-1] if action.option_strings else action.metavar or action.dest
+            self.error(f"{name}: the value is empty")
+        return super()._get_values(action, arg_strings)  # argparse has no public hook
+
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (see `{self.prog} --help`)")
 
@@ -105,9 +116,9 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
 def parse(arguments: Sequence[str]) -> Options:
     if arguments and arguments[0] in SHORTCUTS:
         arguments = (*SHORTCUTS[arguments[0]], *arguments[1:])
-    name = arguments[0] if arguments else ""
-    if not name:
+    if not arguments:
         return _parse_default()
+    name = arguments[0]
     if name not in COMMANDS and not name.startswith("-"):
         raise unknown_command(name)
     parser, commands = build_parsers((name,) if name in COMMANDS else ())

@@ -19,6 +19,8 @@ EXAMPLES = """examples:
   sessiontree serve --port 8321 --read-only --open
   sessiontree serve --users --home postgresql://db.example/team"""
 
+_MAX_PORT = 65535
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", metavar="N", type=int, default=0, help="port to listen on (default: any free one)")
@@ -46,6 +48,8 @@ def run(options: Options) -> None:
     missing = [name for name in ("starlette", "uvicorn") if importlib.util.find_spec(name) is None]
     if missing:
         raise UsageError("the web page needs an extra: pip install 'sessiontree[web]'")
+    if not 0 <= options.port <= _MAX_PORT:
+        raise UsageError(f"--port {options.port}: expected 0 to {_MAX_PORT}")
     from sessiontree.app.workbench import Workbench
     from sessiontree.library.library import Library
     from sessiontree.library.roots import parse_roots

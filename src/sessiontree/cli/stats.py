@@ -28,7 +28,7 @@ from sessiontree.views.statistics import csv_rows, describe_statistics, draw_fil
 from sessiontree.views.text import plural
 
 if TYPE_CHECKING:
-    from sessiontree.library.library import Library
+    pass
 
 EXAMPLES = """examples:
   sessiontree stats --since 7d
@@ -59,7 +59,8 @@ def run(options: Options) -> None:
             output.print_json(_to_json(found, project, options.since))
             return
         _print(found, project, as_csv=options.csv)
-        _print_notes(library, found, project)
+        elsewhere = 0 if found.groups else len(select_sessions(library, agent=agent, since=since)) - len(sessions)
+        _print_notes(found, project, elsewhere)
 
 
 def _print(found: Statistics, project: str | None, *, as_csv: bool) -> None:
@@ -75,12 +76,11 @@ def _print(found: Statistics, project: str | None, *, as_csv: bool) -> None:
         output.print_lines(["", *draw_files(found.files, width, project, **manner)])
 
 
-def _print_notes(library: Library, found: Statistics, project: str | None) -> None:
+def _print_notes(found: Statistics, project: str | None, others: int) -> None:
     if not found.groups:
         if project is None:
             stderr.print_line("no usage recorded in any matching session")
         else:
-            others = len(library.sessions()) - len(library.sessions(project=project))
             elsewhere = f"; {plural(others, 'session')} in other projects (use --all)" if others else ""
             stderr.print_line(f"no usage recorded for {project}{elsewhere}")
     for gap in found.gaps[:_MOST_GAPS]:
