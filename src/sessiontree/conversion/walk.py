@@ -18,6 +18,8 @@ from sessiontree.dialects.passthrough import LEFT_OUT, REPORT, is_restated
 from sessiontree.dialects.roles import with_original_role
 from sessiontree.session.reader import Reader
 
+_CONVERSATION = CONTEXT_TYPES | {"context_edit", "reset_boundary"}
+
 
 def iter_entries(
     session: Reader,
@@ -53,8 +55,7 @@ def iter_entries(
 
 def is_of_conversation(entry: CanonicalEntry) -> bool:
     """Whether an entry has a message or changes one, or had one before it was left out."""
-    kinds = (*CONTEXT_TYPES, "context_edit", "reset_boundary")
-    return entry.kind in kinds or entry.fields.get("customType") == LEFT_OUT
+    return entry.kind in _CONVERSATION or entry.fields.get("customType") == LEFT_OUT
 
 
 class Segment(Struct, frozen=True):
