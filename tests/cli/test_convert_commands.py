@@ -236,6 +236,14 @@ def test_resume_without_a_session_names_the_newest(run: Run, tmp_path: Path, mon
     assert ran.err.rstrip().endswith(f"sessiontree resume {session.location}")
 
 
+def test_resume_in_the_native_format_names_the_command_that_continues_here(run: Run, tmp_path: Path) -> None:
+    source = World(tmp_path).claude(IDS[0], str(tmp_path), ["mend the parser"])
+    ran = run("resume", str(source), "--in", "native")
+    assert ran.code == 2
+    assert f"sessiontree chat --session {IDS[0]}" in ran.err
+    assert "choose one with --in" not in ran.err
+
+
 def test_resume_reports_an_agent_that_is_not_installed(
     run: Run, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agents_at_home: Path
 ) -> None:
