@@ -78,6 +78,9 @@ DROP_FAILED_TURNS: tuple[Name, ...] = ("pi", "omp", "opencode")
 IMAGE_PLACEHOLDERS: dict[Name, str] = {"codex": "image content omitted because it could not be processed"}
 """What a program sends in the place of an image that cannot be decoded."""
 
+IMAGES_AFTER_RESULTS: tuple[Name, ...] = ("opencode", "qwen")
+"""Programs that send the images of all results of an answer in a message after them."""
+
 MISSING = "missing"
 """A uuid that no line of a transcript has."""
 
@@ -520,10 +523,10 @@ def find_rule_difference(
         return "oh-my-pi drops calls without a result" if ours == theirs else None
     if case.program == "gemini" and with_images_after_results(ours) == with_images_after_results(theirs):
         return "Gemini CLI sends the images of a result and of the prompt after it alike"
-    if case.program == "qwen":
+    if case.program in IMAGES_AFTER_RESULTS:
         here, there = (with_images_after_last_result(_without_open_calls(case, lines)) for lines in (ours, theirs))
         if here == there:
-            return "Qwen Code sends the images of parallel results after the last of them"
+            return f"{case.program} sends the images of parallel results after the last of them"
     if case.program in IMAGE_PLACEHOLDERS:
         messages = case.source.opened(case.program).context(leaf).messages
         if with_placeholders(ours, messages, IMAGE_PLACEHOLDERS[case.program]) == list(theirs):
