@@ -27,6 +27,11 @@ GENERATORS: Mapping[Dialect, Callable[[int], bytes]] = {
 }
 AGENTS: tuple[Dialect, ...] = (*GENERATORS, "codex", "opencode", "gemini", "qwen", "neovate", "native")
 
+OUR_TYPES = f"{PASSTHROUGH}."
+"""The start of the custom types of entries that only we write."""
+_LINKS = (("uuid", "parentUuid"), ("id", "parentId"))
+_REFERENCES = ("parentUuid", "parentId", "targetId")
+
 
 def iter_sessions(dialect: Dialect, folder: Path, seed: int) -> Iterator[Source]:
     """Generate sessions without problems, from a seed on, without end."""
@@ -76,16 +81,23 @@ def without_our_data(data: bytes, dialect: Dialect) -> bytes:
     parents: dict[str, Any] = {}
     """Lines that are removed -> their parents."""
     for line in lines:
-        if PASSTHROUGH in (line.get("type"), line.get("subtype")):
-            # A line of Neovate that is not in the tree repeats the uuid of the message before it.
-            if "parentUuid" in line:
-                parents[str(line.get("uuid"))] = line["parentUuid"]
+        if _is_ours(line):
+            for id, parent in _LINKS:
+                # A line of Neovate that is not in the tree repeats the uuid of the message before it.
+                if parent in line:
+                    parents[str(line.get(id))] = line[parent]
             continue
         line = _without_passthrough(line)
-        while line.get("parentUuid") in parents:
-            line["parentUuid"] = parents[line["parentUuid"]]
+        for name in _REFERENCES:
+            while line.get(name) in parents:
+                line[name] = parents[line[name]]
         kept.append(line)
     return b"".join(render_json(line) + b"\n" for line in kept)
+
+
+def _is_ours(line: dict[str, Any]) -> bool:
+    """Whether a line is one that only we write: with passthrough data alone, or with an entry of our own type."""
+    return PASSTHROUGH in (line.get("type"), line.get("subtype")) or str(line.get("customType")).startswith(OUR_TYPES)
 
 
 def _without_passthrough(value: Any) -> Any:

@@ -27,6 +27,7 @@ from acceptance.comparison import (
     with_images_after_results,
     with_placeholders,
     with_repeated_ids,
+    with_texts_before_calls,
     without_failed_turns,
     without_open_calls,
 )
@@ -77,6 +78,17 @@ DROP_FAILED_TURNS: tuple[Name, ...] = ("pi", "omp", "opencode")
 
 IMAGE_PLACEHOLDERS: dict[Name, str] = {"codex": "image content omitted because it could not be processed"}
 """What a program sends in the place of an image that cannot be decoded."""
+
+CHAT_API: tuple[Name, ...] = ("opencode", "qwen")
+"""Programs whose API has one text in an answer, before its calls. Images of results follow the last of them."""
+
+CHAT_API_FORMS: dict[str, Callable[[Sequence[str]], list[str]]] = {
+    "the images of parallel results after the last of them": with_images_after_last_result,
+    "the texts of an answer before its calls": with_texts_before_calls,
+    "the texts of an answer before its calls, and images after the results": (
+        lambda lines: with_images_after_last_result(with_texts_before_calls(lines))
+    ),
+}
 
 MISSING = "missing"
 """A uuid that no line of a transcript has."""
@@ -520,10 +532,10 @@ def find_rule_difference(
         return "oh-my-pi drops calls without a result" if ours == theirs else None
     if case.program == "gemini" and with_images_after_results(ours) == with_images_after_results(theirs):
         return "Gemini CLI sends the images of a result and of the prompt after it alike"
-    if case.program == "qwen":
-        here, there = (with_images_after_last_result(_without_open_calls(case, lines)) for lines in (ours, theirs))
-        if here == there:
-            return "Qwen Code sends the images of parallel results after the last of them"
+    for reason, sent_form in CHAT_API_FORMS.items() if case.program in CHAT_API else ():
+        here, there = (sent_form(_without_open_calls(case, lines)) for lines in (ours, theirs))
+        if joined_texts(here) == joined_texts(there):
+            return f"{case.program} sends {reason}"
     if case.program in IMAGE_PLACEHOLDERS:
         messages = case.source.opened(case.program).context(leaf).messages
         if with_placeholders(ours, messages, IMAGE_PLACEHOLDERS[case.program]) == list(theirs):

@@ -212,6 +212,15 @@ def with_images_after_last_result(lines: Sequence[str]) -> list[str]:
     return found
 
 
+def with_texts_before_calls(lines: Sequence[str]) -> list[str]:
+    """Lines in which the texts of the assistant that follow each other, or calls, are before those calls."""
+    found: list[str] = []
+    for is_answer, group in groupby(lines, key=lambda line: line.startswith(_ANSWER) or _CALL.match(line) is not None):
+        kept = list(group)
+        found += sorted(kept, key=lambda line: not line.startswith(_ANSWER)) if is_answer else kept
+    return found
+
+
 def _split_images(line: str) -> tuple[str, list[str]]:
     """The line of a result without its images, and the images; any other line has none."""
     images = _IMAGE.findall(line) if _RESULT.match(line) else []

@@ -12,6 +12,7 @@ import sessiontree
 from sessiontree import Session
 from sessiontree.conversion.install import Request, carry_out, make_plan
 from sessiontree.core.messages import message_text
+from sessiontree.dialects.passthrough import LEFT_OUT
 
 
 def texts(session: Session) -> list[tuple[str, str]]:
@@ -24,6 +25,7 @@ def make_session() -> Session:
     session.append({"type": "model_change", "provider": "anthropic", "modelId": "claude-sonnet-4-5"})
     session.append("user", "Read both.")
     session.append({"type": "custom", "customType": "note", "data": 1})
+    session.append({"type": "custom", "customType": LEFT_OUT})
     calls = [{"type": "toolCall", "id": id, "name": "read", "arguments": {"path": id}} for id in ("c1", "c2")]
     session.append("assistant", [{"type": "text", "text": "Looking."}, *calls])
     for call in calls:
@@ -43,6 +45,7 @@ def test_a_conversion_without_our_data_has_the_same_conversation(agent: Dialect,
     expected = texts(converted)
     assert ("assistant", "Both were read.") in expected
     path.write_bytes(without_our_data(path.read_bytes(), agent))
+    assert b'"sessiontree.' not in path.read_bytes()  # entries of our own types
     bare = sessiontree.open(path, dialect=agent)
     assert texts(bare) == expected
     assert bare.problems == []

@@ -19,6 +19,7 @@ from acceptance.comparison import (
     with_images_after_results,
     with_placeholders,
     with_repeated_ids,
+    with_texts_before_calls,
     without_failed_turns,
     without_open_calls,
 )
@@ -254,6 +255,18 @@ def test_only_images_of_results_that_follow_each_other_may_be_after_the_last_of_
     assert with_images_after_last_result([recorded[0], "assistant: A", recorded[1]]) != with_images_after_last_result(
         apart
     )
+
+
+def test_only_texts_of_the_same_answer_may_be_before_its_calls() -> None:
+    recorded = ["assistant: A", "assistant calls read c1: {}", "assistant: B", "result of c1: one", "assistant: C"]
+    sent = ["assistant: A", "assistant: B", "assistant calls read c1: {}", "result of c1: one", "assistant: C"]
+    assert with_texts_before_calls(recorded) == with_texts_before_calls(sent) == sent
+    for other in (
+        ["assistant: A", "assistant calls read c1: {}", "result of c1: one", "assistant: B", "assistant: C"],
+        ["assistant: B", "assistant: A", *sent[2:]],
+        [*sent[:1], *sent[2:]],
+    ):
+        assert with_texts_before_calls(other) != sent
 
 
 def test_every_note_about_a_background_task_that_did_not_end_is_known() -> None:

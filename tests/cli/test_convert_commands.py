@@ -236,6 +236,38 @@ def test_resume_without_a_session_names_the_newest(run: Run, tmp_path: Path, mon
     assert ran.err.rstrip().endswith(f"sessiontree resume {session.location}")
 
 
+@pytest.mark.parametrize(
+    ("target", "noted"), [("claude", "aside"), ("gemini", "dropped"), ("neovate", "aside"), ("native", "")]
+)
+def test_entries_that_are_dropped_or_kept_aside_are_not_reported_as_carried(
+    target: str, noted: str, run: Run, tmp_path: Path
+) -> None:
+    session = sessiontree.create(cwd=str(tmp_path), home=str(tmp_path / "home"), appear="now")
+    session.append({"type": "model_change", "provider": "anthropic", "modelId": "m"})
+    session.append("user", "Hello")
+    session.append("assistant", [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "Hi."}])
+    report = run("convert", session.location, "--to", target, "--json").json["report"]
+    found = {note["kind"] for note in report["notes"] if "model_change" in note["what"]}
+    assert found == ({noted} if noted else set())
+    assert ("model_change" in report["carried"]) == (not noted)
+    assert ("thinking" in report["carried"]) == (target != "claude")  # it has no signature
+    assert report["carried"]["user"] == 1
+
+
+def test_all_branches_in_a_format_without_branches_name_the_way_to_convert_another_one(run: Run, source: Path) -> None:
+    ran = run("convert", str(source), "--to", "codex", "--branch", "all")
+    assert (ran.code, ran.out) == (2, "")
+    assert "sessiontree fork SESSION --at ENTRY --to codex" in ran.err
+
+
+def test_resume_in_the_native_format_names_the_command_that_continues_here(run: Run, tmp_path: Path) -> None:
+    source = World(tmp_path).claude(IDS[0], str(tmp_path), ["mend the parser"])
+    ran = run("resume", str(source), "--in", "native")
+    assert ran.code == 2
+    assert f"sessiontree chat --session {IDS[0]}" in ran.err
+    assert "choose one with --in" not in ran.err
+
+
 def test_resume_reports_an_agent_that_is_not_installed(
     run: Run, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agents_at_home: Path
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import sessiontree
 from sessiontree.conversion.tool_mapping import Mapped, find_intent, map_call, map_name
 from sessiontree.dialects.tool_intents import Bash, Intent
 
@@ -590,3 +591,18 @@ def tool_uses(file: Path) -> list[dict[str, Any]]:
         if isinstance(content, list):
             found += [block for block in content if block.get("type") == "tool_use"]
     return found
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [("claude", "claude calls this tool Read"), ("neovate", "neovate has other arguments for this tool")],
+)
+def test_the_report_names_a_tool_only_where_its_name_changes(target: str, expected: str) -> None:
+    session = sessiontree.create(cwd="/p", in_memory=True)
+    session.append("user", "Read it.")
+    session.append("assistant", [{"type": "toolCall", "id": "c1", "name": "read", "arguments": {"path": "a.py"}}])
+    done = sessiontree.convert(session, target)
+    list(done.lines)
+    assert [(note.what, note.why) for note in done.report.notes if note.kind == "mapped"] == [
+        ("calls of read", expected)
+    ]

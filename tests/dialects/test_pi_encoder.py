@@ -555,6 +555,6 @@ def test_a_native_session_goes_to_the_home_that_the_environment_names(tmp_path: 
     found = DIALECTS["native"].destination(start, {"SESSIONTREE_HOME": str(tmp_path / "home")})
     assert found.path.startswith(f"{tmp_path}/home/sessions/")
     assert found.path.endswith("/2026-11-15T06-44-51-316Z_019c-s.jsonl")
-    assert found.resume == ("sessiontree", "show", "019c-s")
+    assert found.resume == ("sessiontree", "chat", "--session", "019c-s")
     linux = DIALECTS["native"].destination(start, {"HOME": "/h", "XDG_DATA_HOME": "/data"})
     assert linux.path.startswith(("/data/sessiontree/sessions/", "/h/Library/"))

@@ -33,7 +33,7 @@ from sessiontree.conversion.tool_mapping import ToolMapper, with_original_tools
 from sessiontree.conversion.unsent_turns import UnsentTurns
 from sessiontree.conversion.walk import end_of_history, is_of_conversation, iter_entries
 from sessiontree.core.context import Context
-from sessiontree.core.entries import Config, ForkOrigin
+from sessiontree.core.entries import CONTEXT_TYPES, Config, ForkOrigin
 from sessiontree.core.ids import new_session_id, timestamp
 from sessiontree.core.messages import BLOCK_TYPES, Message
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, Encoder, LossNote, NoteKind, SessionMeta
@@ -88,17 +88,24 @@ class Report:
     def note(self, note: LossNote) -> None:
         self._notes[note] += 1
 
-    def count(self, entry: CanonicalEntry) -> None:
+    def count(self, entry: CanonicalEntry, notes: Sequence[LossNote] = ()) -> None:
+        """Count what an entry carries over, without what the notes about it list as dropped or kept aside."""
+        lost = Counter(note.what for note in notes if note.kind in ("aside", "dropped"))
         message = entry.fields.get("message")
         if entry.kind != "message" or not isinstance(message, dict):
-            self.carried[entry.kind] += 1
+            if entry.kind in CONTEXT_TYPES or not lost:
+                self.carried[entry.kind] += 1
             return
         self.carried[str(message.get("role"))] += 1
         content = message.get("content")
         if isinstance(content, list):
             for block in content:
                 kind = block.get("type") if isinstance(block, dict) else None
-                if kind != "text" and isinstance(kind, str) and kind in BLOCK_TYPES:
+                if kind == "text" or not isinstance(kind, str) or kind not in BLOCK_TYPES:
+                    continue
+                if lost[f"{kind} blocks"]:
+                    lost[f"{kind} blocks"] -= 1
+                else:
                     self.carried[kind] += 1
 
     def as_json(self) -> dict[str, Any]:
@@ -142,7 +149,10 @@ def convert(
         raise UsageError(f"unknown choice of branches {branch!r}: use `active` or `all`")
     dialect: Dialect = plugins.load("dialects", to)
     if branch == "all" and dialect.traits.is_linear:
-        raise UsageError(f"sessions of {to} have no branches; convert one at a time")
+        raise UsageError(
+            f"sessions of {to} have no branches; convert only the active one, "
+            f"or another one with `sessiontree fork SESSION --at ENTRY --to {to}`"
+        )
     leaf = session.leaf if isinstance(at, Current) else at
     meta = SessionMeta(
         id=id or new_session_id(),
@@ -286,7 +296,7 @@ class _Conversion:
         edited, edit_notes = (sent, ()) if is_unsent else self._edits.apply(sent)
         encoded = self._encode_mapped(with_original_tools(edited), parent)
         self._track_id(entry, encoded.id)
-        self._report.count(entry)
+        self._report.count(entry, encoded.notes)
         if unsent_notes or edit_notes or encoded.notes:
             self._add_notes(edited, [*unsent_notes, *edit_notes, *encoded.notes], encoded.notes)
         return encoded.lines

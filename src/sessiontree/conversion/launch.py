@@ -46,12 +46,14 @@ def plan_resumption(
 
     With `copies`, an up-to-date copy of the session is reused instead of creating a new one.
     """
+    if (agent or session.dialect.name) == DEFAULT_DIALECT:
+        here = f"sessiontree chat --session {session.id}"
+        if agent is None:
+            what = f"a {DEFAULT_DIALECT} session belongs to no agent; choose one with --in, or continue it here: {here}"
+        else:
+            what = f"{DEFAULT_DIALECT} is a format, not an agent; continue the session here: {here}"
+        raise UsageError(f"{session.location}: {what}")
     agent = agent or session.dialect.name
-    if agent == DEFAULT_DIALECT:
-        raise UsageError(
-            f"{session.location}: a {agent} session belongs to no agent; choose one with --in, "
-            f"or continue it here: sessiontree chat --session {session.id}"
-        )
     folder = (session.cwd or os.getcwd()) if cwd is None else os.path.realpath(cwd)
     if agent == session.dialect.name and cwd is None:
         meta = SessionMeta(session.id, session.header.timestamp, folder, origin=session.location)

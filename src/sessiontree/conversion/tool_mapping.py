@@ -206,7 +206,8 @@ def _with_message(entry: CanonicalEntry, message: dict[str, Any], tools: dict[st
 
 @lru_cache(maxsize=64)  # nearly all calls are of a few tools
 def _mapped_note(name: str, target: str, mapped: str) -> LossNote:
-    return LossNote("mapped", f"calls of {name}", f"{target} calls this tool {mapped}")
+    why = f"{target} calls this tool {mapped}" if mapped != name else f"{target} has other arguments for this tool"
+    return LossNote("mapped", f"calls of {name}", why)
 
 
 def _tools(entry: CanonicalEntry) -> dict[str, Any]:

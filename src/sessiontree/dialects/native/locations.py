@@ -15,7 +15,7 @@ from sessiontree.paths import is_address, session_path
 
 def find_destination(meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
     path = session_path(_home(environment), meta.id, meta.timestamp, meta.cwd)
-    return Destination(path, ("sessiontree", "show", meta.id))
+    return Destination(path, ("sessiontree", "chat", "--session", meta.id))
 
 
 def session_roots(environment: Mapping[str, str]) -> tuple[str, ...]:
