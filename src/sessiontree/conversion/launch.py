@@ -13,6 +13,7 @@ from sessiontree import plugins
 from sessiontree.conversion.convert import BranchChoice
 from sessiontree.conversion.copies import Copy, CopyFile, origin_of
 from sessiontree.conversion.install import Plan, Request, check_not_empty, find_destination, install, make_plan
+from sessiontree.core.ids import session_word
 from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.dialects.canonical import SessionMeta
 from sessiontree.dialects.contract import Dialect, ReadOptions
@@ -50,7 +51,7 @@ def plan_resumption(
     if agent == DEFAULT_DIALECT:
         raise UsageError(
             f"{session.location}: a {agent} session belongs to no agent; choose one with --in, "
-            f"or continue it here: sessiontree chat --session {session.id}"
+            f"or continue it here: sessiontree chat --session {session_word(session.id, session.location)}"
         )
     folder = (session.cwd or os.getcwd()) if cwd is None else os.path.realpath(cwd)
     if agent == session.dialect.name and cwd is None:
