@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import resource
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -308,6 +309,21 @@ def test_ids_and_paths_are_printed_without_controls(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         assert not {"\x1b", "\x07", *CONTROLS} & set(done.stdout + done.stderr), arguments
         assert "to go back" not in done.stderr or done.stderr.rstrip().endswith("$(touch started)'")
+
+
+@pytest.mark.parametrize("id", ["x; touch started", "--approval=yolo", "-p", f"a{HOSTILE}b", "$(touch started)"])
+def test_the_id_of_a_session_cannot_be_an_option_or_a_second_command(tmp_path: Path, id: str) -> None:
+    home, file = tmp_path / "home", tmp_path / "session.jsonl"
+    common = {"timestamp": "2026-01-01T00:00:00Z"}
+    lines(
+        str(file),
+        {"type": "session", "version": 3, "id": id, "cwd": str(tmp_path), "sessiontree": 1, **common},
+        {"type": "message", "id": "a", "parentId": None, "message": {"role": "user", "content": "hi"}, **common},
+    )
+    for command in ("open", "resume"):
+        done = sessiontree_command(command, file, home=home)
+        printed = shlex.split(done.stderr.rstrip().rpartition("sessiontree chat ")[2])
+        assert printed == ["--session", str(file)], done.stderr
 
 
 @pytest.mark.parametrize(

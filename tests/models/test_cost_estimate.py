@@ -67,3 +67,13 @@ def test_list_info_and_stats_agree(
     shown = run("info", session.id).out
     assert "0.0000" not in shown
     assert text.strip("~") in shown or "unknown" in shown
+
+
+def test_the_cost_of_answers_without_usage_is_unknown_and_not_zero(run: Run, tmp_path: Path) -> None:
+    with sessiontree.create(tmp_path, home=tmp_path / "home") as session:
+        session.append("user", "Hello?")
+        session.append({**answer("claude-sonnet-4-5"), "usage": None})
+    listing = run("list", "--all", "--json").json
+    told = run("info", session.id, "--json").json
+    for costs in (listing["sessions"][0], listing["totals"], {**told, **told["usage"]}):
+        assert (costs["cost"], costs["estimatedCost"], costs["costKind"]) == (None, None, "unknown")

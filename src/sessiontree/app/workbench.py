@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sessiontree import plugins
+from sessiontree.core.ids import session_word
 from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.dialects.canonical import SessionMeta
 from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
@@ -141,13 +142,14 @@ class Workbench:
     def resume_command(self, summary: Summary) -> str:
         """The command that resumes a session, for a shell. Opens no file."""
         if self.is_native(summary):
-            return f"sessiontree chat --session {shlex.quote(summary.id if summary.is_file else summary.ref)}"
+            word = session_word(summary.id if summary.is_file else "", summary.ref)
+            return f"sessiontree chat --session {word}"
         from sessiontree.conversion.launch import resume_in_place
 
         meta = SessionMeta(summary.id, "", summary.cwd, origin=summary.ref)
         command = resume_in_place(dialect_named(summary.agent), meta, summary.ref, self.library.environment)
         if command is None or not summary.cwd:
-            return f"sessiontree resume {shlex.quote(summary.id)}"
+            return f"sessiontree resume {session_word(summary.id, summary.ref)}"
         return f"cd {shlex.quote(summary.cwd)} && {shlex.join(command)}"
 
     def find_missing_program(self, summary: Summary) -> str | None:

@@ -15,6 +15,7 @@ from sessiontree.cli import output, stderr
 from sessiontree.cli.convert import render_report
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session, print_next_command, remember_session
+from sessiontree.core.ids import session_word
 from sessiontree.stores.file import FileStore
 from sessiontree.views.text import clean
 
@@ -71,4 +72,4 @@ def run(options: Options) -> None:
         for line in forked.prompt.splitlines():
             stderr.print_line(line)
     made = forked.session
-    print_next_command(made.location if options.path else made.id, made.dialect.name, made.cwd)
+    print_next_command(session_word("" if options.path else made.id, made.location), made.dialect.name, made.cwd)

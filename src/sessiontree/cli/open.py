@@ -16,6 +16,7 @@ from sessiontree.cli.library_options import add_root_option, open_library
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import print_next_command, remember_session
 from sessiontree.core.entries import MessageEntry
+from sessiontree.core.ids import session_word
 from sessiontree.core.messages import Assistant, User, message_text
 from sessiontree.session.open import open as open_path
 from sessiontree.views.json import describe_shown
@@ -69,7 +70,8 @@ def present(library: Library, summary: Summary, options: Options, messages: int)
         output.print_lines(_render(entry))
     stderr.print_problems(session.location, session.problems)
     alike = sum(other.id == summary.id for other in library.everything())
-    print_next_command(summary.id if alike == 1 else summary.ref, summary.agent, summary.cwd)
+    word = session_word(summary.id if alike == 1 else "", summary.ref)
+    print_next_command(word, summary.agent, summary.cwd)
 
 
 def _last_messages(session: Session, count: int) -> list[MessageEntry]:

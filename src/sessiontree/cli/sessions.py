@@ -82,15 +82,18 @@ def find_session(name: str, options: Options) -> tuple[str, str | None]:
             return found.ref, found.agent
 
 
-def print_next_command(name: str, agent: str, cwd: str) -> None:
-    """Print the commands that continue a session, in its agent and here, as the last lines of stderr."""
+def print_next_command(word: str, agent: str, cwd: str) -> None:
+    """Print the commands that continue a session, in its agent and here, as the last lines of stderr.
+
+    `word` names the session in a shell (`session_word`).
+    """
     import shlex  # few commands print this
 
     here = not cwd or os.path.realpath(cwd) == os.path.realpath(os.curdir)
     where = "" if here or not os.path.isdir(cwd) else f"cd {shlex.quote(cwd)} && "
     if agent != DEFAULT_DIALECT:
-        stderr.print_line(f"to continue in its agent: sessiontree resume {shlex.quote(name)}")
-    stderr.print_line(f"to continue here: {where}sessiontree chat --session {shlex.quote(name)}")
+        stderr.print_line(f"to continue in its agent: sessiontree resume {word}")
+    stderr.print_line(f"to continue here: {where}sessiontree chat --session {word}")
 
 
 def remember_session(path: str, cwd: str, options: Options) -> None:

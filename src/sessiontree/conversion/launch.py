@@ -13,6 +13,7 @@ from sessiontree import plugins
 from sessiontree.conversion.convert import BranchChoice
 from sessiontree.conversion.copies import Copy, CopyFile, origin_of
 from sessiontree.conversion.install import Plan, Request, check_not_empty, find_destination, install, make_plan
+from sessiontree.core.ids import session_word
 from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.dialects.canonical import SessionMeta
 from sessiontree.dialects.contract import Dialect, ReadOptions
@@ -47,7 +48,7 @@ def plan_resumption(
     With `copies`, an up-to-date copy of the session is reused instead of creating a new one.
     """
     if (agent or session.dialect.name) == DEFAULT_DIALECT:
-        here = f"sessiontree chat --session {session.id}"
+        here = f"sessiontree chat --session {session_word(session.id, session.location)}"
         if agent is None:
             what = f"a {DEFAULT_DIALECT} session belongs to no agent; choose one with --in, or continue it here: {here}"
         else:

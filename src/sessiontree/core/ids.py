@@ -49,6 +49,16 @@ def is_session_id(text: str) -> bool:
     return re.match(_SESSION_ID, text) is not None and ".." not in text
 
 
+def session_word(id: str, location: str) -> str:
+    """A session as a word of a shell command that is printed: its id, or its path if the id is not a valid one.
+
+    A file can contain any id: an option, a second command, or characters that are not printed.
+    """
+    import shlex  # few commands need it
+
+    return id if is_session_id(id) else shlex.quote(location)
+
+
 def is_session_id_prefix(text: str) -> bool:
     """Whether a text can be the prefix of a session id."""
     return is_session_id(text + "0")

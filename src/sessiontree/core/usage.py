@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -76,9 +76,9 @@ class UsageTotals(Value, frozen=True, omit_defaults=False):
     """By model, the requests without a recorded cost."""
 
 
-def recorded_cost(cost: float, unpriced: Sequence[UnpricedUsage]) -> float | None:
-    """The recorded cost in dollars; None if requests were counted and no cost was recorded: that is unknown, not 0."""
-    return None if unpriced and not cost else round(cost, 6)
+def recorded_cost(cost: float) -> float | None:
+    """The recorded cost in dollars; None if no cost was recorded: that is unknown, not 0."""
+    return round(cost, 6) if cost else None
 
 
 def unpriced_totals(used: Iterable[UnpricedUsage]) -> tuple[UnpricedUsage, ...]:

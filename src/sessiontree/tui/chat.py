@@ -23,6 +23,7 @@ from sessiontree.app.context_use import ContextUse, measure_context
 from sessiontree.app.file_completion import ProjectFiles
 from sessiontree.app.start import StartOptions
 from sessiontree.core.entries import ApprovalMode
+from sessiontree.core.ids import session_word
 from sessiontree.errors import SessionTreeError
 from sessiontree.tui.chat_blocks import Look
 from sessiontree.tui.chat_dialogs import ApprovalDialog, ChoiceDialog
@@ -410,5 +411,5 @@ def resume_line(controller: Controller, *, is_in_memory: bool) -> str | None:
     if is_in_memory or session.is_pending:
         return None
     home = "" if controller.repository == controller.home else f" --home {shlex.quote(controller.repository)}"
-    name = session.id if session.ref.is_file else session.location
-    return f"sessiontree chat --session {shlex.quote(clean(name))}{home}"
+    word = session_word(session.id if session.ref.is_file else "", session.location)
+    return f"sessiontree chat --session {clean(word)}{home}"

@@ -256,7 +256,7 @@ def describe_summary(summary: Summary) -> dict[str, Any]:
         "size": summary.size,
         "model": summary.model,
         "tokens": {"input": summary.tokens_in, "output": summary.tokens_out, "cached": summary.tokens_cached},
-        "cost": recorded_cost(summary.cost, summary.unpriced),
+        "cost": recorded_cost(summary.cost),
         **cost_fields(session_cost(summary)),
         "health": summary.health,
         "kind": summary.kind,
@@ -303,7 +303,7 @@ def totals(sessions: Sequence[Summary]) -> dict[str, Any]:
             "output": sum(summary.tokens_out for summary in sessions),
             "cached": sum(summary.tokens_cached for summary in sessions),
         },
-        "cost": recorded_cost(cost, unpriced),
+        "cost": recorded_cost(cost),
         **cost_fields(_estimated_cost(cost, unpriced)),
         "exact": all(summary.exact for summary in sessions),
     }

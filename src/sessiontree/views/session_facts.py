@@ -45,7 +45,7 @@ def describe_session(session: Reader) -> dict[str, Any]:
         "branchSummaries": dict(notes.branch_summaries),
         "contentReplacements": notes.replacements,
         "config": msgspec.to_builtins(session.config),
-        "usage": {**msgspec.to_builtins(usage), "cost": recorded_cost(usage.cost, usage.unpriced)},
+        "usage": {**msgspec.to_builtins(usage), "cost": recorded_cost(usage.cost)},
         **cost_fields(estimated_cost(usage.cost, usage.unpriced)),
         "orphans": session.orphans(),
         "pendingToolCalls": [{"id": call.id, "name": call.name} for call in session.pending_calls()],
