@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-VERSION = 3
+VERSION = 4
 """Version of the tables and of the tokenizer rules. An index of any other version is rebuilt."""
 
 _BUSY_SECONDS = 30.0
