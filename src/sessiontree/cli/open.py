@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from sessiontree.branches.tips import count_tips
 from sessiontree.cli import output, stderr
 from sessiontree.cli.library_options import add_root_option, open_library
 from sessiontree.cli.parser import Options
@@ -66,6 +67,7 @@ def present(library: Library, summary: Summary, options: Options, messages: int)
     output.print_lines(_details(summary, session))
     for entry in last:
         output.print_lines(_render(entry))
+    output.print_lines([""])
     stderr.print_problems(session.location, session.problems)
     alike = sum(other.id == summary.id for other in library.everything())
     print_next_command(summary.id if alike == 1 else summary.ref, summary.agent, summary.cwd)
@@ -90,19 +92,19 @@ def _last_messages(session: Session, count: int) -> list[MessageEntry]:
 
 def _render(entry: MessageEntry) -> Iterator[str]:
     """A headline and the first lines of a message."""
-    headline, *body = show_entry(entry)
+    headline, *body, _ = show_entry(entry)
     yield ""
     yield headline
     yield from body[:_SHOWN_LINES]
-    if len(body) - 1 > _SHOWN_LINES:
-        yield output.dim(f"   … {len(body) - 1 - _SHOWN_LINES} more lines")
+    if len(body) > _SHOWN_LINES:
+        yield output.dim(f"   … {plural(len(body) - _SHOWN_LINES, 'more line')}")
 
 
 def _details(summary: Summary, session: Session) -> Iterator[str]:
     yield output.bold(one_line(summary.title) or "(no title)")
     passed = age(summary.active, time.time())
     passed = f"{passed} ago" if passed != "now" else "just now"
-    branches = plural(len(session.leaves()), "branch", "branches")
+    branches = plural(count_tips(session), "branch", "branches")
     rows: dict[str, Any] = {
         "session": summary.id,
         "agent": summary.agent,

@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from sessiontree.app.actions.export import plan_export
+from sessiontree.branches.tips import count_tips
 from sessiontree.chat.commands.tree import current_entry
 from sessiontree.chat.styles import BOLD, DIM, GREEN, RED
 from sessiontree.core.ids import is_session_id
@@ -43,7 +44,7 @@ async def usage(chat: BaseChat, _: str) -> None:
 async def show(chat: BaseChat, _: str) -> None:
     chat.show_session()
     session = chat.controller.session
-    counts = f"entries: {len(session):,}, branches: {len(session.leaves())}"
+    counts = f"entries: {len(session):,}, branches: {count_tips(session)}"
     chat.screen.line(f"· {counts} · {current_entry(session.leaf)} · {clean(session.location)}", DIM)
 
 
