@@ -349,3 +349,21 @@ def test_a_closed_stdout_is_not_an_error(session: str) -> None:
     command = f"{sys.executable} -m sessiontree tree {session} >&-"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("agent", ["native", "pi", "omp", "claude"])
+def test_every_command_counts_the_same_branches(run: Run, tmp_path: Path, agent: str) -> None:
+    with sessiontree.create("/", home=str(tmp_path / "home"), appear="now") as session:
+        session.rename("parser")  # a root next to the first prompt
+        first = session.append("user", "Which way?")
+        session.append("assistant", "Left.")
+        session.append_entry({"type": "custom", "customType": "bookmark", "data": {}})
+        session.branch(first.id).append("assistant", "Right.")
+        path = session.location
+    copied = run("convert", path, "--to", agent, "--branch", "all", "--install", "--json").json["path"]
+    assert len(run("branches", copied, "--json").json["branches"]) == 2
+    assert run("info", copied, "--json").json["branches"] == 2
+    listed = run("list", "--all", "--json").json["sessions"]
+    assert [summary["branches"] for summary in listed if summary["path"] == copied] == [2]
+    assert "2 branches" in run("open", copied).out
+    assert "- branches: 2\n" in run("export", copied).out

@@ -68,6 +68,7 @@ def present(library: Library, summary: Summary, options: Options, messages: int)
     output.print_lines(_details(summary, session))
     for entry in last:
         output.print_lines(_render(entry))
+    output.print_lines([""])
     stderr.print_problems(session.location, session.problems)
     alike = sum(other.id == summary.id for other in library.everything())
     word = session_word(summary.id if alike == 1 else "", summary.ref)
@@ -93,12 +94,12 @@ def _last_messages(session: Session, count: int) -> list[MessageEntry]:
 
 def _render(entry: MessageEntry) -> Iterator[str]:
     """A headline and the first lines of a message."""
-    headline, *body = show_entry(entry)
+    headline, *body, _ = show_entry(entry)
     yield ""
     yield headline
     yield from body[:_SHOWN_LINES]
-    if len(body) - 1 > _SHOWN_LINES:
-        yield output.dim(f"   … {len(body) - 1 - _SHOWN_LINES} more lines")
+    if len(body) > _SHOWN_LINES:
+        yield output.dim(f"   … {plural(len(body) - _SHOWN_LINES, 'more line')}")
 
 
 def _details(summary: Summary, session: Session) -> Iterator[str]:

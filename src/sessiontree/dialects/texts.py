@@ -23,6 +23,7 @@ from msgspec import Raw, Struct
 
 from sessiontree.core.ids import iso_time
 from sessiontree.core.jsonio import parse_json, render_json
+from sessiontree.dialects.passthrough import REPORT
 
 KINDS = ("title", "label", "summary", "prompt", "answer", "thinking", "input", "output", "context")
 """Kinds of text: the values of `in:` in a query, and `context` for text that programs inserted."""
@@ -31,6 +32,7 @@ DESCRIPTIVE_KINDS = frozenset({"title", "label", "summary", "prompt"})
 _FILE_KEYS = frozenset({"file_path", "filepath", "path", "notebook_path", "file", "filename", "paths", "files"})
 _decode_named = msgspec.json.Decoder(dict[str, str]).decode
 _decode_text = msgspec.json.Decoder(str).decode
+_REPORT_TYPE = render_json(REPORT)
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
@@ -179,6 +181,7 @@ class _Record(_MessageFields, gc=False):
     data: Raw = _NOTHING
     title: Raw = _NOTHING
     customTitle: Raw = _NOTHING  # noqa: N815
+    customType: Raw = _NOTHING  # noqa: N815
     aiTitle: Raw = _NOTHING  # noqa: N815
     agentName: Raw = _NOTHING  # noqa: N815
     agentSetting: Raw = _NOTHING  # noqa: N815
@@ -259,7 +262,9 @@ def read_label(line: TextLine, texts: list[Text]) -> None:
 
 
 def read_inserted(line: TextLine, texts: list[Text]) -> None:
-    """Text of the system or of an extension, or a prompt in the queue."""
+    """Text of the system or of an extension, or a prompt in the queue; not our own report of a conversion."""
+    if bytes(line.customType) == _REPORT_TYPE:
+        return
     add_content(texts, line.content, "context", "system" if line.type == "system" else "custom")
     add_text(texts, "context", "custom", bytes(line.data))
 

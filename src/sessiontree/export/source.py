@@ -12,6 +12,7 @@ from typing import Literal, TypeVar
 
 from msgspec import Struct
 
+from sessiontree.branches.tips import count_tips
 from sessiontree.core.entries import CONVERSATION_TYPES, Entry, Fragment, Problem
 from sessiontree.core.usage import UsageSum, UsageTotals
 from sessiontree.dialects.contract import RelatedFile
@@ -82,7 +83,7 @@ class Source:
             forked_from=came_from,
             leaf=session.leaf,
             entries=len(session),
-            branches=len(self.outline.strands) - (not self.outline.strands[0].nodes),
+            branches=count_tips(session),
         )
         return self._masked(facts)
 
