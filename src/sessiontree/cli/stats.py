@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sessiontree.cli import output, stderr
 from sessiontree.cli.library_options import (
@@ -26,9 +26,6 @@ from sessiontree.errors import UsageError
 from sessiontree.library.aggregate import Statistics, build_statistics, select_sessions
 from sessiontree.views.statistics import csv_rows, describe_statistics, draw_files, draw_statistics
 from sessiontree.views.text import plural
-
-if TYPE_CHECKING:
-    pass
 
 EXAMPLES = """examples:
   sessiontree stats --since 7d

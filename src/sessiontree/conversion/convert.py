@@ -48,6 +48,7 @@ from sessiontree.stores.file import FileStore
 
 BranchChoice = Literal["active", "all"]
 
+_NOTHING: Counter[str] = Counter()  # creating one for each entry takes time
 _ORDER: tuple[NoteKind, ...] = ("dropped", "changed", "mapped", "aside")
 _LEAF = "leaf"
 """Not converted: the encoder writes the current entry at the end, and earlier moves have no meaning in another file."""
@@ -90,7 +91,7 @@ class Report:
 
     def count(self, entry: CanonicalEntry, notes: Sequence[LossNote] = ()) -> None:
         """Count what an entry carries over, without what the notes about it list as dropped or kept aside."""
-        lost = Counter(note.what for note in notes if note.kind in ("aside", "dropped"))
+        lost = Counter(note.what for note in notes if note.kind in ("aside", "dropped")) if notes else _NOTHING
         message = entry.fields.get("message")
         if entry.kind != "message" or not isinstance(message, dict):
             if entry.kind in CONTEXT_TYPES or not lost:
