@@ -81,6 +81,16 @@ def test_an_empty_command_is_unknown(run: Run) -> None:
     )
 
 
+@pytest.mark.parametrize("option", ["--verison", "--json", "-x"])
+def test_an_unknown_option_before_the_command_is_named(run: Run, option: str) -> None:
+    ran = run(option, "list")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == (
+        f"sessiontree: unknown option '{option}'; the options of a command come after its name "
+        "(see `sessiontree --help`)\n"
+    )
+
+
 @pytest.mark.parametrize("port", ["-1", "65536", "99999"])
 def test_a_port_outside_of_the_range_is_refused(run: Run, port: str) -> None:
     ran = run("serve", "--port", port)

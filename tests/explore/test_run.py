@@ -241,7 +241,7 @@ def test_invalid_explorations_are_refused_and_nothing_is_written(
 @pytest.mark.parametrize("dialect", ["claude", "neovate"])
 def test_a_format_that_cannot_hold_lanes_is_refused_with_the_next_step(tmp_path: Path, dialect: str) -> None:
     session = new_session(tmp_path, dialect=dialect)
-    with pytest.raises(UsageError, match="sessiontree fork --to native"):
+    with pytest.raises(UsageError, match="sessiontree fork SESSION --to native"):
         explored(session, *PROMPTS)
 
 

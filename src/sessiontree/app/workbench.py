@@ -125,9 +125,9 @@ class Workbench:
         def ranked(counts: dict[str, int]) -> list[str]:
             return sorted(counts, key=lambda value: -counts[value])
 
-        found: dict[str, Sequence[str]] = {"agent": ranked(agents), "model": ranked(models), "tag": names}
-        found |= dict.fromkeys(("project", "dir", "cwd"), ranked(projects))
-        return found | {"since": ("1d", "7d", "30d"), "before": ("1d", "7d", "30d")}
+        ages = ("1d", "7d", "30d")
+        found = {"agent": ranked(agents), "model": ranked(models), "project": ranked(projects), "tag": names}
+        return {**found, "since": ages, "before": ages}
 
     # Resuming
 

@@ -122,6 +122,8 @@ def parse(arguments: Sequence[str]) -> Options:
     if name not in COMMANDS and not name.startswith("-"):
         raise unknown_command(name)
     parser, commands = build_parsers((name,) if name in COMMANDS else ())
+    if name not in COMMANDS and name not in parser._option_string_actions:
+        parser.error(f"unknown option '{name}'; the options of a command come after its name")
     if name not in QUERY_COMMANDS:
         return parser.parse_args(_with_default_subcommand(arguments, commands), Options())
     options_part, words = _split_query(arguments[1:], commands[name])

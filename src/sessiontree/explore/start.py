@@ -177,7 +177,7 @@ def check_can_explore(session: Session) -> None:
     if not session.dialect.traits.one_line_per_entry:
         raise UsageError(
             f"{session.location}: {session.dialect.name} sessions cannot hold lanes; explore a copy made with "
-            "`sessiontree fork --to native`"
+            "`sessiontree fork SESSION --to native`"
         )
 
 

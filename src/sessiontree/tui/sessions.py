@@ -88,7 +88,7 @@ _SCREEN_KEYS = (
     KeyRow("F1", "this help, even while you type", Shortcut("f1", "help")),
 )
 _ABOUT = """Type to filter by title, project and git branch. Matching is fuzzy: flklog finds "flaky login".
-Filters in the same box: agent:claude dir:api since:2d tag:wip is:error; Tab completes them.
+Filters: agent:claude project:api since:2d tag:wip is:error; Tab completes them.
 After a short pause, their text is searched as well; the hit is shown after the title."""
 
 
@@ -455,7 +455,7 @@ class SessionsScreen(ActionScreen[None]):
                     self.do("export", summary, path=os.path.abspath(os.path.expanduser(path)))
 
             name = f"{summary.id[:8]}.html"
-            self.app.push_screen(TextDialog("Export to (.html, .md, .txt or .jsonl)", name), export)
+            self.app.push_screen(TextDialog("Export to (.html, .md, .txt, .json or .jsonl)", name), export)
 
         self._with_selected(ask)
 
