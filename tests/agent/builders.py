@@ -91,7 +91,7 @@ def _session_of(pid: int) -> int | None:
     return None if state in ("Z", "X") else int(session)
 
 
-def wait_for(condition: Any, seconds: float = 10.0) -> Any:
+def wait_for(condition: Any, seconds: float = 120.0) -> Any:
     """Wait until a condition is true, and return its value."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -196,9 +196,7 @@ class Terminal:
         self.wait_for("\n>")
 
     def answer(self, line: str) -> None:
-        # One after the other, as a person does: what comes with the return key may not be a paste.
         self.type(line)
-        time.sleep(0.05)
         self.type("\r")
 
     def interrupt(self) -> None:
