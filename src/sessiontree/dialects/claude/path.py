@@ -13,7 +13,8 @@ The rules are those of client 2.1.150 and newer, as measured:
   recorded parents, or shares a response with it, the candidate is the leaf; otherwise the pinned line is. If the file
   ends with a boundary, or with a note that has no user or assistant line above it, that line has to descend. After an
   explicit pin only descendants that were written later count; it stays explicit if the next pins name the same line. A
-  pin that names a boundary, or a line that does not exist, has no effect.
+  pin that names a boundary, or a line that does not exist, has no effect. An explicit one that names nothing, with no
+  chain line after it, is before the first line: the history is empty.
   If there are preserved lines, neither has a pin on any other line than such an end, except for an explicit one at the
   end of the file.
 * The path is followed past a boundary that names a parent, and cut there once its responses are complete. So lines
@@ -248,6 +249,8 @@ def _find_client_leaf(chain: Chain) -> int | None:
     # A boundary or a note without a user or assistant line above it is never current, but here it is the last line.
     latest = next((node for node in chain.iter_links_before(len(chain)) if _is_loaded_leaf(chain, loaded, node)), last)
     pin, pinned, is_explicit = _find_pin(chain, loaded)
+    if is_explicit and pin > latest and _find_pin_line(chain)[1] is None:
+        return None  # before the first line
     newest = _find_newest_end(chain, loaded) if latest > last else None
     candidate = _find_candidate(chain, loaded, last) if newest is None else newest
     if chain.types[candidate] == "compaction":
@@ -445,7 +448,7 @@ def _find_pin_line(chain: Chain) -> tuple[int, str | None, bool]:
         if chain.types[node] == "last-prompt":
             (pin,) = chain.lines.fields([node])
             named = string_in(pin, "leafUuid")
-            if named is None and pin.get("explicit") is not True:
+            if named is None and not (pin.get("explicit") is True and "leafUuid" in pin):
                 continue
             if leaf is not None and named != leaf:
                 break
