@@ -180,9 +180,15 @@ def test_an_explicit_pin_counts_only_what_was_written_after_it() -> None:
     assert leaf_of(user("a", None), assistant("b", "a"), pin("a", explicit=True), user("c", "a")) == "c"
 
 
-@pytest.mark.parametrize("named", [NIL, "not-there", None])
-def test_a_pin_to_an_unknown_line_is_ignored(named: str | None) -> None:
+@pytest.mark.parametrize("named", [NIL, "not-there"])
+def test_a_pin_to_an_unknown_line_is_ignored(named: str) -> None:
     assert leaf_of(user("a", None), assistant("b", "a"), pin("b"), user("c", "a"), pin(named, explicit=True)) == "c"
+
+
+def test_an_explicit_pin_without_a_line_is_before_the_first_line_until_another_follows() -> None:
+    lines = [user("a", None), assistant("b", "a"), pin("b"), user("c", "a"), pin(None, explicit=True)]
+    assert leaf_of(*lines) is None
+    assert leaf_of(*lines, user("d", None)) == "d"
 
 
 def test_a_pin_on_another_shard_of_the_same_response_is_passed() -> None:

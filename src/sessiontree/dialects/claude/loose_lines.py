@@ -6,16 +6,19 @@ As measured with client 2.1.325:
   follow another user or assistant line: depth first, and siblings by time.
 * In a response with calls, notes are system lines, attachments, and prompts with `isMeta`. Those that follow a shard or
   a result are sent with the response, in file order. Those that follow a note on the path are sent directly after it,
-  row by row. They are loose: no user or assistant line descends from them, except for lines of the same response. One
-  other line below it, or two notes after the same one, and a line is sent only if it is on the path.
+  row by row. They are loose: no user or assistant line follows them, except for those that are sent with the same
+  response or with one before it. One other line after it, or two notes after the same one, and a line is sent only if
+  it is on the path.
 
 Progress lines count as their nearest ancestor of another type. Lines after a text, or after a prompt, are lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from sessiontree.dialects.claude.boundaries import LoadedLines
 from sessiontree.dialects.claude.chain import LINK_TYPES, Chain
@@ -59,47 +62,67 @@ def _iter_children(chain: Chain, node: int, links: Links) -> Iterator[int]:
                 yield child
 
 
-def find_loose_lines(
-    chain: Chain, nodes: Sequence[int], links: Links, *, within_responses: bool = True
-) -> dict[int, list[int]]:
-    """Return the loose lines among some lines, by the line that they follow, row by row.
+class LooseLines(Struct, frozen=True):
+    """Notes that may be sent although they are off the path."""
 
-    They follow a shard or a result, or a note that is not loose itself. `nodes` includes all their descendants. `links`
-    are new parents of lines (see `boundaries`). Without `within_responses`, those between lines of a response are left
-    out.
+    rows: dict[int, list[int]] = {}
+    """By the line that they follow: a shard or a result, or a note that is not one of them."""
+    followers: dict[int, list[int]] = {}
+    """By note: the shards and results after it. The note is sent only if all of them are sent before it or with it."""
+
+
+def find_loose_lines(chain: Chain, nodes: Sequence[int], links: Links, *, within_responses: bool = True) -> LooseLines:
+    """Return the loose lines among some lines. `nodes` includes all their descendants.
+
+    `links` are new parents of lines (see `boundaries`). Without `within_responses`, notes that shards or results follow
+    are left out.
     """
     beside = [node for node in nodes if is_note(chain, node)]
     if not beside:
-        return {}
+        return LooseLines()
     chain.load_facts(beside)
     candidates = {node for node in beside if not chain.facts(node).is_sidechain}
-    rows = _Rows(chain, links, candidates)
+    above_progress: dict[int, int | None] = {}
+
+    def find_parent(node: int) -> int | None:
+        return parent_of(chain, node, links, above_progress)
+
     loose = set(candidates)
     followed: set[int] = set()
     """The lines with a note after them."""
+    followers: dict[int, list[int]] = {}
     for node in nodes:
-        parent = rows.parent(node)
-        if parent not in candidates or not chain.is_link(node):
+        parent = find_parent(node)
+        if parent is None or parent not in candidates or not chain.is_link(node):
             continue
         if node in candidates:
             is_end = parent in followed
             followed.add(parent)
         else:
-            is_end = not within_responses or not rows.is_same_response(node, rows.line_above(node))
+            is_end = not within_responses or not _can_be_sent_with_response(chain, node)
+            followers.setdefault(parent, []).append(node)
         # The rest of a row above a line that is not loose was removed with that line.
-        while is_end and parent is not None and parent in loose:
-            loose.discard(parent)
-            parent = rows.parent(parent)
-    return _find_rows(chain, links, loose)
+        at: int | None = parent
+        while is_end and at is not None and at in loose:
+            loose.discard(at)
+            at = find_parent(at)
+    return LooseLines(_find_rows(chain, find_parent, loose), followers)
 
 
-def _find_rows(chain: Chain, links: Links, loose: set[int]) -> dict[int, list[int]]:
+def _can_be_sent_with_response(chain: Chain, node: int) -> bool:
+    """Whether a line is a shard or a result, and not of a sub-agent."""
+    if not is_turn(chain, node):
+        return False
+    summary = chain.summary(node)
+    return (summary.is_assistant or bool(summary.results)) and not chain.facts(node).is_sidechain
+
+
+def _find_rows(chain: Chain, find_parent: Callable[[int], int | None], loose: set[int]) -> dict[int, list[int]]:
     """Return loose lines by the line that they follow. Each has at most one of them after it, so they form rows."""
-    rows = _Rows(chain, links, loose)
-    below = {rows.parent(node): node for node in loose if rows.parent(node) in loose}
+    below = {parent: node for node in loose if (parent := find_parent(node)) in loose}
     found: dict[int, list[int]] = {}
     for node in chain.in_order(loose):
-        before = rows.parent(node)
+        before = find_parent(node)
         if before is None or before in loose:
             continue
         row = found.setdefault(before, [])
@@ -108,60 +131,6 @@ def _find_rows(chain: Chain, links: Links, loose: set[int]) -> dict[int, list[in
             row.append(at)
             at = below.get(at)
     return found
-
-
-class _Rows:
-    """Lines that follow each other, and the line above each row of them.
-
-    A transcript can have thousands of them in a row, so what was found for a line is used by all lines below it.
-    """
-
-    def __init__(self, chain: Chain, links: Links, lines: Container[int]) -> None:
-        self._chain = chain
-        self._links = links
-        self._lines = lines
-        self._above: dict[int, int | None] = {}
-        self._above_progress: dict[int, int | None] = {}
-        self._responses: dict[int, str] = {}
-
-    def parent(self, node: int) -> int | None:
-        return parent_of(self._chain, node, self._links, self._above_progress)
-
-    def line_above(self, node: int) -> int | None:
-        """Return the nearest line above a line that is not one of the lines."""
-        row: dict[int, None] = {}
-        at = self.parent(node)
-        while at is not None and at in self._lines and at not in row:
-            if at in self._above:
-                at = self._above[at]
-                break
-            row[at] = None
-            at = self.parent(at)
-        self._above.update(dict.fromkeys(row, at))
-        return at
-
-    def is_same_response(self, node: int, other: int | None) -> bool:
-        """Whether two lines are shards or results of one response."""
-        response = "" if self._chain.facts(node).is_sidechain else self._response_of(node)
-        return bool(response) and response == self._response_of(other)
-
-    def _response_of(self, node: int | None) -> str:
-        """Return the id of the response that a shard or a result belongs to; empty for a prompt."""
-        walked: dict[int, None] = {}
-        response = ""
-        while node is not None and node not in walked:
-            if node in self._responses:
-                response = self._responses[node]
-                break
-            walked[node] = None
-            if is_turn(self._chain, node) and not is_meta_prompt(self._chain, node):
-                summary = self._chain.summary(node)
-                if summary.is_assistant or not summary.results:
-                    response = summary.response
-                    break
-            node = self.parent(node)
-        self._responses.update(dict.fromkeys(walked, response))
-        return response
 
 
 def can_be_loose(chain: Chain, node: int) -> bool:

@@ -142,7 +142,11 @@ class _ParallelLines:
         self._chain = chain
         self._path = path
         self._on_path = on_path
-        self._loose = find_loose_lines(chain, off_path, links)
+        loose = find_loose_lines(chain, off_path, links)
+        self._loose = loose.rows
+        self._followers = loose.followers
+        self._inserted: set[int] = set()
+        """The lines off the path that are sent with the responses up to one, as long as there are loose lines."""
         self._links = links
         self._recovered = recovered
         self._turns: dict[int, int | None] = {}
@@ -327,14 +331,16 @@ class _ParallelLines:
         span.at_end.setdefault(end, []).extend(elsewhere)
         lines = (*response.shards, *results)
         missed = [node for node in lines if node not in self._on_path and node not in elsewhere]
+        if self._loose:
+            self._inserted.update(missed, elsewhere)
         if response.has_calls and self._loose:
             # A result that is not used belongs to another response whose call has the same id, with its notes.
             of_others = self._find_results_elsewhere(response, response.results).keys() - set(results)
             own = [node for node in response.results if node not in of_others]
             members = dict.fromkeys([response.first, *response.shards, *own, *response.apart])
-            missed += [line for node in members for line in self._loose.get(node, ())]
-            loose = {node: self._loose[node] for node in response.on_path if node in self._loose}
-            span.after_notes.update({node: loose[node] for node in loose if node not in members})
+            missed += [line for node in members for line in self._find_row(node)]
+            notes = (node for node in response.on_path if node not in members)
+            span.after_notes.update({node: row for node in notes if (row := self._find_row(node))})
         span.shards.update(dict.fromkeys((response.first, *response.shards), response.first))
         if missed:
             # Nothing precedes the first line of all, but a missed line can precede the others.
@@ -344,6 +350,12 @@ class _ParallelLines:
                 first, last, others = span.missed.pop()
                 start, end, missed = first, max(last, end), others + missed
             span.missed.append((start, end, missed))
+
+    def _find_row(self, node: int) -> list[int]:
+        """Return the loose lines after a line, if all lines that follow them are sent."""
+        row = self._loose.get(node, [])
+        followers = (line for note in row for line in self._followers.get(note, ()))
+        return row if all(line in self._inserted or line in self._on_path for line in followers) else []
 
     def _join_span(self, span: _Span) -> list[int]:
         inserted: dict[int, list[int]] = {}
@@ -487,9 +499,9 @@ class _ParallelIndex:
                         pending.append(node)  # a shard without an id belongs to the response of its parent
         for call in calls:
             found.update(self._results.find(call))
-        if self._loose:
-            loose = [line for node in (*path, *found) for line in self._loose.get(node, ())]
-            found.update(loose)
+        if self._loose.rows:
+            loose = [line for node in (*path, *found) for line in self._loose.rows.get(node, ())]
+            found.update(loose, *(self._loose.followers.get(line, ()) for line in loose))
         return sorted(found)
 
 

@@ -6,13 +6,15 @@ The rules are those of client 2.1.150 and newer, as measured:
 * The leaf is the last chain line of the file. It can have descendants, because a child may precede its parent and a
   uuid may occur twice. Then the leaf is the newest of them by timestamp, unless the file has a pin, or that last line
   is the newest of all.
+* If that last line has no user or assistant line above it, the leaf is the newest end of a branch instead.
 * With preserved lines, the user and assistant lines at the ends of branches decide: those without children, and those
   with only system lines and attachments after them, of which one has no children. If there is only one, it is the leaf.
 * The last `last-prompt` line after the last boundary is a pin. If the candidate descends from the pinned line over
   recorded parents, or shares a response with it, the candidate is the leaf; otherwise the pinned line is. If the file
   ends with a boundary, or with a note that has no user or assistant line above it, that line has to descend. After an
   explicit pin only descendants that were written later count; it stays explicit if the next pins name the same line. A
-  pin that names a boundary, or a line that does not exist, has no effect.
+  pin that names a boundary, or a line that does not exist, has no effect. An explicit one that names nothing, with no
+  chain line after it, is before the first line: the history is empty.
   If there are preserved lines, neither has a pin on any other line than such an end, except for an explicit one at the
   end of the file.
 * The path is followed past a boundary that names a parent, and cut there once its responses are complete. So lines
@@ -23,7 +25,8 @@ The rules are those of client 2.1.150 and newer, as measured:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain as concat
 
 from msgspec import Struct
 
@@ -243,16 +246,19 @@ def _find_client_leaf(chain: Chain) -> int | None:
     last = _find_last_line(chain, loaded)
     if last is None:
         return None
+    # A boundary or a note without a user or assistant line above it is never current, but here it is the last line.
+    latest = next((node for node in chain.iter_links_before(len(chain)) if _is_loaded_leaf(chain, loaded, node)), last)
     pin, pinned, is_explicit = _find_pin(chain, loaded)
-    candidate = _find_candidate(chain, loaded, last)
+    if is_explicit and pin > latest and _find_pin_line(chain)[1] is None:
+        return None  # before the first line
+    newest = _find_newest_end(chain, loaded) if latest > last else None
+    candidate = _find_candidate(chain, loaded, last) if newest is None else newest
     if chain.types[candidate] == "compaction":
         candidate = _find_turn_of_boundary(chain, loaded, candidate)
     if pinned is None or pinned == candidate:
         return candidate
     if loaded.preserved and not (is_explicit and pin > last) and pinned not in chain.once(_find_loaded_ends):
         return candidate
-    # A boundary or a note without a user or assistant line above it is never current, but here it is the last line.
-    latest = next((node for node in chain.iter_links_before(len(chain)) if _is_loaded_leaf(chain, loaded, node)), last)
     followed = latest if latest > last else candidate
     if is_explicit:
         leads_on = last > pin and pinned in _recorded_path(chain, loaded, followed)
@@ -345,7 +351,7 @@ def _find_candidate(chain: Chain, loaded: LoadedLines, last: int) -> int:
         if len(ends) != 1 or _find_turn(chain, loaded, last) in ends:
             return last
         (end,) = ends
-        return [end, *find_trailing_lines(chain, end, loaded)][-1]
+        return _with_lines_after(chain, loaded, end)
     if "last-prompt" in chain.types:  # even one that has no effect
         return last
     below, pending = {last}, [last]
@@ -360,6 +366,18 @@ def _find_candidate(chain: Chain, loaded: LoadedLines, last: int) -> int:
     # The client compares timestamps as text. Of lines with the same one, the last counts.
     _, at = max(zip(chain.iter_timestamps(candidates), range(len(candidates)), strict=True))
     return candidates[at]
+
+
+def _find_newest_end(chain: Chain, loaded: LoadedLines) -> int | None:
+    """Return the newest end of a branch, which is the leaf if the last line has no user or assistant line above it."""
+    ends = chain.in_order(node for node in chain.once(_find_loaded_ends) if chain.can_be_leaf(node))
+    newest = max(ends, key=lambda node: _time_of(chain, node), default=None)  # of several, the first
+    return None if newest is None else _with_lines_after(chain, loaded, newest)
+
+
+def _with_lines_after(chain: Chain, loaded: LoadedLines, end: int) -> int:
+    """Return the last of the lines that are sent with the end of a branch."""
+    return [end, *find_trailing_lines(chain, end, loaded)][-1]
 
 
 def _is_newest(chain: Chain, node: int) -> bool:
@@ -379,33 +397,37 @@ def _is_newest(chain: Chain, node: int) -> bool:
 def _find_loaded_ends(chain: Chain) -> set[int]:
     """Return the user and assistant lines that the loaded branches end with."""
     loaded = find_loaded_lines(chain)
-    parents = _loaded_parents(chain, loaded)
-    ends = _find_ends(chain, loaded, parents)
+    ends = _find_ends(chain, loaded, chain.is_link)
     if len(ends) == 1 and not any(map(chain.can_be_leaf, ends)):
         # Lines of sub-agents count as ends, too. The client refuses a file that has no other end.
-        ends = _find_ends(chain, loaded, {node: parents[node] for node in parents if chain.can_be_leaf(node)})
+        ends = _find_ends(chain, loaded, chain.can_be_leaf)
     return ends
 
 
-def _find_ends(chain: Chain, loaded: LoadedLines, parents: Mapping[int, int | None]) -> set[int]:
-    inner = set(parents.values())
-    turns = (_find_turn(chain, loaded, node) for node in parents if node not in inner)
-    ends = {turn for turn in turns if turn is not None}
-    return ends - {parent for node, parent in parents.items() if parent in ends and is_turn(chain, node)}
+def _find_ends(chain: Chain, loaded: LoadedLines, counts: Callable[[int], bool]) -> set[int]:
+    inner, before_turn = bytearray(len(chain)), bytearray(len(chain))  # sets of a huge transcript would take 50 MB
+    for node in _iter_loaded(chain, loaded, counts):
+        parent = _loaded_parent(chain, loaded, node)
+        if parent is not None:
+            inner[parent] = 1
+            before_turn[parent] |= is_turn(chain, node)
+    terminal = (node for node in _iter_loaded(chain, loaded, counts) if not inner[node])
+    turns = (_find_turn(chain, loaded, node) for node in terminal)
+    return {turn for turn in turns if turn is not None and not before_turn[turn]}
 
 
-def _loaded_parents(chain: Chain, loaded: LoadedLines) -> dict[int, int | None]:
-    """Return the parents of the loaded lines. Progress lines count as their nearest ancestor of another type."""
-    links, types = loaded.links, chain.types
-    found: dict[int, int | None] = {}
-    for node in [*loaded.preserved, *range(loaded.start, len(chain))]:
-        if not chain.is_link(node) or node not in loaded:
-            continue
-        parent = links[node] if node in links else chain.recorded_parent(node)
-        while parent is not None and types[parent] == "progress":
-            parent = links.get(parent, chain.parents[parent])
-        found[node] = parent
-    return found
+def _iter_loaded(chain: Chain, loaded: LoadedLines, counts: Callable[[int], bool]) -> Iterator[int]:
+    return (
+        node for node in concat(loaded.preserved, range(loaded.start, len(chain))) if node in loaded and counts(node)
+    )
+
+
+def _loaded_parent(chain: Chain, loaded: LoadedLines, node: int) -> int | None:
+    """Return the parent of a loaded line. Progress lines count as their nearest ancestor of another type."""
+    parent = loaded.links[node] if node in loaded.links else chain.recorded_parent(node)
+    while parent is not None and chain.types[parent] == "progress":
+        parent = loaded.links.get(parent, chain.parents[parent])
+    return parent
 
 
 def _find_pin(chain: Chain, loaded: LoadedLines) -> tuple[int, int | None, bool]:
@@ -426,7 +448,7 @@ def _find_pin_line(chain: Chain) -> tuple[int, str | None, bool]:
         if chain.types[node] == "last-prompt":
             (pin,) = chain.lines.fields([node])
             named = string_in(pin, "leafUuid")
-            if named is None and pin.get("explicit") is not True:
+            if named is None and not (pin.get("explicit") is True and "leafUuid" in pin):
                 continue
             if leaf is not None and named != leaf:
                 break
