@@ -479,7 +479,7 @@ def _lines_of_block(role: str, block: JsonObject, matcher: _TextMatcher, *, thin
             inner = [_inside(part) for part in _blocks(block.get("content") or [])]
             text = " ".join(part for part in inner if part) or NO_OUTPUT
             if text.startswith(MISSING_RESULT_TEXTS):
-                text = NOTHING_RECORDED
+                text = NOTHING_RECORDED + "".join(_IMAGE.findall(text))
             yield f"{kind} of {block['tool_use_id']}: {text}"
         case "thinking" | "redacted_thinking":
             if thinking:

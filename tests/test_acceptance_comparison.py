@@ -12,6 +12,7 @@ from acceptance.agent_sessions import without_our_data
 from acceptance.cases import Case, compare_history, convert, try_case_safely
 from acceptance.comparison import (
     ANSWER_TO_SUMMARY,
+    MISSING_RESULT_TEXTS,
     both_lines,
     joined_texts,
     purposes,
@@ -238,6 +239,22 @@ def test_an_image_of_a_result_is_equal_to_one_of_the_prompt_after_it() -> None:
     inside, after = [f"result of a: text {image}"], ["result of a: text", f"user: {image}"]
     assert with_images_after_results(inside) == after == with_images_after_results(after)
     assert with_images_after_results([f"result of a: {image}"]) == ["result of a: (no output)", f"user: {image}"]
+
+
+def test_an_image_after_a_result_that_was_not_recorded_is_compared() -> None:
+    call = {"type": "tool_use", "id": "c1", "name": "read", "input": {}}
+    parts = [{"type": "text", "text": MISSING_RESULT_TEXTS[0]}]
+    image = {"type": "image", "source": {"media_type": "image/png", "data": PICTURE}}
+
+    def history(inside: list[Any], after: list[Any]) -> list[dict[str, Any]]:
+        result = {"type": "tool_result", "tool_use_id": "c1", "content": [*parts, *inside]}
+        return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result, *after]}]
+
+    ours, theirs = both_lines(history([], [image]), history([image], []), [])
+    assert with_images_after_results(ours) == with_images_after_results(theirs)
+    assert ours != theirs
+    ours, theirs = both_lines(history([], [image]), history([], []), [])
+    assert with_images_after_results(ours) != with_images_after_results(theirs)
 
 
 def test_only_images_of_results_that_follow_each_other_may_be_after_the_last_of_them() -> None:

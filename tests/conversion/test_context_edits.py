@@ -10,6 +10,7 @@ import pytest
 
 import sessiontree
 from sessiontree.conversion.convert import convert
+from sessiontree.conversion.install import Request, carry_out, make_plan
 from sessiontree.core.messages import message_text
 from sessiontree.errors import InvalidEntryError, NotFoundError
 
@@ -126,3 +127,38 @@ def test_an_edit_is_refused_where_the_client_would_send_the_original(source: Pat
         with pytest.raises(sessiontree.UsageError, match="does not apply edits of the context"):
             session.append(edit)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("is_failed", [False, True])
+@pytest.mark.parametrize("target", ["pi", "native"])
+@pytest.mark.parametrize("between", ["claude", "codex", "gemini", "neovate", "omp", "opencode", "qwen"])
+def test_a_result_that_an_edit_removed_stays_removed_where_the_edit_cannot_be_stored(
+    between: str, target: str, is_failed: bool, tmp_path: Path
+) -> None:
+    call = {"type": "toolCall", "id": "c1", "name": "read", "arguments": {"path": "a"}}
+    answer = message("00000002", "00000001", "assistant", "Reading.")
+    answer["message"]["content"].append(call)
+    result = message("00000003", "00000002", "toolResult", "SECRET")
+    result["message"] |= {"toolCallId": "c1", "toolName": "read", "isError": False}
+    said = message("00000004", "00000003", "assistant", "SECRET again")
+    said["message"]["stopReason"] = "error" if is_failed else "stop"
+    lines = [
+        {"type": "session", "version": 3, "id": "s" * 36, "timestamp": TIME, "cwd": "/p", "sessiontreeFor": "pi"},
+        message("00000001", None, "user", "Q1"),
+        *(answer, result, said),
+        line("context_edit", "00000005", "00000004", targetId="00000003", replacement=None),
+        line("context_edit", "00000006", "00000005", targetId="00000004", replacement=None),
+        message("00000007", "00000006", "user", "Q2"),
+    ]
+    path = tmp_path / "pi.jsonl"
+    path.write_text("".join(json.dumps(each) + "\n" for each in lines))
+    assert "SECRET" not in str(sent(path, "pi"))
+    copies = {between: tmp_path / "copy.json", target: tmp_path / "again.jsonl"}
+    if between != "opencode":
+        copies[between] = tmp_path / "copy.jsonl"
+    session = sessiontree.open(path, dialect="pi")
+    for to, copy in copies.items():
+        session = carry_out(session, make_plan(session, Request(to, out=str(copy))))
+    again = sent(copies[target], target)
+    assert "Q2" in again
+    assert "SECRET" not in str(again)

@@ -19,6 +19,8 @@ from sessiontree.session.reader import Reader
 
 _EDIT = "context_edit"
 _ORIGINAL = "before-edit"
+_REMOVED = "removed-by-edit"
+"""The mark of a message that an edit removed: the client may not be able to store the edit itself."""
 _REMOVABLE = frozenset({"message", "custom_message", "branch_summary"})
 _NOTE = LossNote("changed", "edited messages", "edits are applied; the originals are kept as data that is not sent")
 
@@ -47,7 +49,9 @@ class ContextEdits:
         if self._client.applies_context_edits or (replacement is None and self._client.never_sends(original)):
             return original, ()
         if replacement is None:
-            edited = leave_out(original) if original.kind in _REMOVABLE else original
+            edited = original
+            if original.kind in _REMOVABLE:
+                edited = with_carried_data(leave_out(original), _REMOVED, True)
         else:
             edited = _with_original_kept(_replaced(original, replacement), original)
         return edited, () if edited is original else (_NOTE,)
@@ -61,12 +65,17 @@ def with_original_content(entry: CanonicalEntry) -> CanonicalEntry:
     carried = {name: value for name, value in entry.fields.items() if name == PASSTHROUGH}
     fields = {name: value for name, value in stored.items() if name != "type"}
     original = msgspec.structs.replace(entry, kind=stored["type"], fields={**fields, **carried})
-    return with_carried_data(original, _ORIGINAL, None)
+    return with_carried_data(with_carried_data(original, _ORIGINAL, None), _REMOVED, None)
 
 
 def is_left_out(entry: CanonicalEntry) -> bool:
     """Whether an entry has a message only as data that no client sends."""
     return entry.kind == "custom" and entry.fields.get("customType") == LEFT_OUT
+
+
+def is_removed_by_edit(entry: CanonicalEntry) -> bool:
+    """Whether an entry was left out because an edit removed it."""
+    return is_left_out(entry) and carried_data(entry, _REMOVED) is True
 
 
 def leave_out(entry: CanonicalEntry) -> CanonicalEntry:

@@ -14,7 +14,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sessiontree.conversion.context_edits import is_left_out, leave_out, with_original_content
+from sessiontree.conversion.context_edits import (
+    is_left_out,
+    is_removed_by_edit,
+    leave_out,
+    with_original_content,
+)
 from sessiontree.conversion.walk import iter_entries
 from sessiontree.core.messages import Thinking, message_blocks
 from sessiontree.dialects.canonical import CanonicalEntry, LossNote
@@ -54,7 +59,7 @@ class UnsentTurns:
         return found, notes
 
     def _apply_to_turn(self, entry: CanonicalEntry) -> tuple[CanonicalEntry, Sequence[LossNote]]:
-        if is_left_out(entry):
+        if is_left_out(entry) and not is_removed_by_edit(entry):
             entry = self._restored(entry)
         if self._source.never_sends(entry) and not self._target.never_sends(entry):
             return leave_out(entry), (_UNSENT_NOTE,)
