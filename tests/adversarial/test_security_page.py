@@ -13,6 +13,7 @@ FOLDERS = (
     FOLDER.parent / "acp",
     FOLDER.parent / "web",
     FOLDER.parent / "postgres",
+    FOLDER.parent / "search",
     ROOT / "acceptance" / "browser",
 )
 

@@ -120,6 +120,17 @@ def test_the_hint_of_an_empty_list_counts_only_matching_sessions(run: Run, world
     assert "other projects" not in run("stats", "--agent", "omp").err
 
 
+def test_list_counts_only_matching_sessions_in_other_projects(run: Run, world: World, here: Path) -> None:
+    world.claude(IDS[0], here, ["mend the parser"])
+    world.pi(IDS[1], "/elsewhere")
+    world.pi(IDS[2], "/elsewhere")
+    run("tag", IDS[1], "kept")
+    assert "no matching sessions for" in run("list", "--tag", "nope").err
+    assert "other projects" not in run("list", "--tag", "nope").err
+    assert "1 in other projects (use --all)" in run("list", "--tag", "kept").err
+    assert "2 in other projects (use --all)" in run("list", "--agent", "pi").err
+
+
 def test_a_piped_listing_is_plain(run: Run, world: World, here: Path) -> None:
     world.claude(IDS[0], here, ["tab\there \x1b[31mred\x1b[0m \u202etfel 解析器"])
     ran = run("list", COLUMNS="130")

@@ -31,6 +31,15 @@ def test_an_unknown_value_is_refused_with_the_known_ones(run: Run, session: str,
     assert "unknown agent" in run("search", "x", "--agent", "cladue").err
 
 
+@pytest.mark.parametrize("query", ["", "  "])
+def test_an_empty_query_without_filters_is_refused(run: Run, session: str, query: str) -> None:
+    ran = run("search", "--", query)
+    assert (ran.code, ran.out) == (2, "")
+    assert "nothing to search for" in ran.err
+    for filters in (["since:7d"], [query, "--agent", "native"], [query, "--since", "7d"]):
+        assert "otter" in run("search", *filters[1:], "--", filters[0]).out
+
+
 @pytest.fixture
 def session(tmp_path: Path) -> str:
     with sessiontree.create(tmp_path, home=tmp_path / "home") as session:

@@ -83,13 +83,12 @@ def parse_since(text: str) -> int:
     return at
 
 
-def no_sessions(
-    library: Library, project: str | None, hint: str = "use --all", matching_elsewhere: int | None = None
-) -> str:
-    """The message for an empty result. Without `matching_elsewhere`, all sessions of other projects are counted."""
+def no_sessions(library: Library, project: str | None, hint: str = "use --all", others: int | None = None) -> str:
+    """The message for an empty result. `others` is the number of matches in other projects (default: all sessions)."""
     if project is None:
         return "no matching sessions"
     own = len(library.sessions(project=project))
     text = f"no {'matching ' if own else ''}sessions for {project}"
-    others = len(library.sessions()) - own if matching_elsewhere is None else matching_elsewhere
+    if others is None:
+        others = len(library.sessions()) - own
     return f"{text}; {others:,} in other projects ({hint})" if others else text

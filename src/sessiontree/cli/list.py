@@ -68,7 +68,7 @@ def run(options: Options) -> int:
         options.agent = known_agent(library, options.agent)
         project = requested_project(options)
         tags = _find_tags(library)
-        selected, hidden = _select(library, options, project, tags)
+        selected, hidden = _limit(_select(library, options, project, tags), options.limit)
         members = _arrange(library, selected, options)
         if options.json:
             output.print_json(_to_json(library, members, project, start, tags))
@@ -77,8 +77,8 @@ def run(options: Options) -> int:
             if any(member.summary.kind == "session" for member in members):
                 _print_summary(library, members, hidden, start)
             else:
-                elsewhere = len(_select(library, options, None, tags)[0])
-                stderr.print_line(no_sessions(library, project, matching_elsewhere=elsewhere))
+                others = 0 if project is None else len(_select(library, options, None, tags))
+                stderr.print_line(no_sessions(library, project, others=others))
             for folder in library.scan.skipped:
                 stderr.print_error(f"incomplete: {folder} cannot be read; check its permissions")
         sys.stdout.flush()
@@ -107,10 +107,8 @@ def _count_exactly(library: Library) -> None:
         stderr.print_line("Counting stopped. The next listing continues it.")
 
 
-def _select(
-    library: Library, options: Options, project: str | None, tags: Mapping[str, SessionTags]
-) -> tuple[list[Summary], int]:
-    """The selected sessions, and how many --limit leaves out."""
+def _select(library: Library, options: Options, project: str | None, tags: Mapping[str, SessionTags]) -> list[Summary]:
+    """The sessions of a project, or of all, that match the options."""
     found = library.sessions(
         agent=options.agent,
         project=project,
@@ -121,11 +119,16 @@ def _select(
     if options.tag or options.pinned:
         wanted = {" ".join(tag.split()) for tag in options.tag}
         found = [summary for summary in found if _has_tags(tags.get(summary.ref), wanted, pinned=options.pinned)]
-    if options.limit is None:
+    return found
+
+
+def _limit(found: list[Summary], limit: int | None) -> tuple[list[Summary], int]:
+    """The first sessions, and how many --limit leaves out."""
+    if limit is None:
         return found, 0
-    if options.limit < 0:
-        raise UsageError(f"--limit {options.limit}: expected 0 or more")
-    return found[: options.limit], max(len(found) - options.limit, 0)
+    if limit < 0:
+        raise UsageError(f"--limit {limit}: expected 0 or more")
+    return found[:limit], max(len(found) - limit, 0)
 
 
 def _has_tags(tags: SessionTags | None, wanted: set[str], *, pinned: bool) -> bool:
@@ -163,8 +166,8 @@ def _print(
 
 
 def _print_summary(library: Library, members: Sequence[ThreadMember], hidden: int, start: float) -> None:
-    sessions = sum(member.summary.kind == "session" for member in members)
     if sys.stdout.isatty():
+        sessions = sum(member.summary.kind == "session" for member in members)
         took = 1000 * (time.perf_counter() - start)
         more = f", {hidden} more (raise --limit)" if hidden else ""
         files = f"read {library.scan.read} of {library.scan.found} files"

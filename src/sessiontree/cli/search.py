@@ -107,10 +107,12 @@ def _check(options: Options) -> None:
 
 
 def _check_filters(library: Library, options: Options) -> None:
-    """Refuse filters whose value cannot match anything, and name the known values."""
+    """Refuse a query without words and filters, and filters whose value cannot match anything."""
     query = parse(_query(options))
     if query.refused:
         raise UsageError(query.refused[0])
+    if not _query(options).strip() and not (options.agent or options.project or options.since):
+        raise UsageError("nothing to search for: pass a word, or a filter such as since:7d")
     for agent in (*query.filters.agent.wanted, *query.filters.agent.unwanted, options.agent):
         known_agent(library, agent)
     for role in (*query.filters.role.wanted, *query.filters.role.unwanted):

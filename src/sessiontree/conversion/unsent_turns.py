@@ -77,10 +77,10 @@ class UnsentTurns:
                 self.are_mixed = True
                 return entry, ()
             self._calls.update(_call_ids(message.get("content")))
-        elif (
-            message.get("role") != "toolResult" or message.get("toolCallId") not in self._calls or self._is_sent(entry)
-        ):
-            return entry, ()
+        else:
+            call = message.get("toolCallId") if message.get("role") == "toolResult" else None
+            if not isinstance(call, str) or call not in self._calls or self._is_sent(entry):
+                return entry, ()
         return leave_out(entry), (_NOTE,)
 
     def _restored(self, entry: CanonicalEntry) -> CanonicalEntry:

@@ -167,7 +167,7 @@ class UsageSum:
         if found is None:
             return None
         cells, response = self._cells, response_key(entry)
-        size = min(_size(found), 1e300)  # an integer may be too large for a cell
+        size = max(-1e300, min(_size(found), 1e300))  # an integer may be too large for a cell
         start = self._rows.get(response)
         if start is None:
             start = self._rows[response] = len(cells)

@@ -215,8 +215,10 @@ def find_calls(lines: Sequence[Fields], message: Fields, positions: Sequence[int
     calls: list[Call] = []
     for line, at in zip(lines, positions, strict=False):
         (block,) = line["message"]["content"]
-        if block["type"] == "tool_use" and isinstance(blocks[at], dict):
-            calls.append(Call(string_in(blocks[at], "id") or "", block["id"], block["name"], line["uuid"]))
+        id, name = string_in(block, "id"), string_in(block, "name")
+        # A block of the client that is not a complete call is copied as it is.
+        if block["type"] == "tool_use" and id and name and isinstance(blocks[at], dict):
+            calls.append(Call(string_in(blocks[at], "id") or "", id, name, line["uuid"]))
     return tuple(calls)
 
 

@@ -153,7 +153,7 @@ def _encode(role: str, message: Mapping[str, Any], allowed: frozenset[str]) -> E
         if role == "model" and kind == "text" and block.get("text") == "":
             left_out.append(at)  # Qwen Code sends no answer with an empty text, and none next to it
             continue
-        part = _encode_block(block, kind) if isinstance(block, dict) and kind in allowed else None
+        part = _encode_block(block, kind) if isinstance(kind, str) and kind in allowed else None
         if part is None:
             left_out.append(at)
             notes.append(LossNote("aside", f"blocks of type {kind}", _UNSUPPORTED))
