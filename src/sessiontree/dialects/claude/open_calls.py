@@ -64,7 +64,7 @@ def _is_interrupted(chain: Chain, path: Sequence[int], open_lines: Collection[in
             continue
         if not is_turn(chain, node):
             has_attachments = has_attachments or not chain.facts(node).is_system
-        elif not _is_blank(chain, node):
+        elif not _is_empty(chain, path, node, open_lines):
             summary = chain.summary(node)
             return bool(summary.results) or (has_attachments and not summary.is_assistant)
     return has_attachments
@@ -75,7 +75,7 @@ def _last_answer(chain: Chain, path: Sequence[int], open_lines: Collection[int])
     found: set[int] = set()
     response = ""
     for node in reversed(path):
-        if chain.types[node] != "message" or (node not in open_lines and _is_blank(chain, node)):
+        if chain.types[node] != "message" or (node not in open_lines and _is_empty(chain, path, node, open_lines)):
             continue
         summary = chain.summary(node)
         if not summary.is_assistant:
@@ -87,6 +87,15 @@ def _last_answer(chain: Chain, path: Sequence[int], open_lines: Collection[int])
         else:
             break
     return found
+
+
+def _is_empty(chain: Chain, path: Sequence[int], node: int, left_out: Collection[int]) -> bool:
+    """Whether a line is blank, and so are all lines of its response on a path. Few lines are, so each searches."""
+    if not _is_blank(chain, node):
+        return False
+    response = chain.summary(node).response
+    others = (other for other in path if chain.types[other] == "message" and other not in left_out)
+    return not response or all(chain.summary(other).response != response or _is_blank(chain, other) for other in others)
 
 
 def find_last_turn(chain: Chain, path: Sequence[int]) -> list[int]:

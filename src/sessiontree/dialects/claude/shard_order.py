@@ -7,8 +7,8 @@ As measured with client 2.1.325, in this order:
 * Calls without a result are left out (see `open_calls`).
 * Each shard is moved to the one of its response before it, past other answers, and past turns of the user that have a
   result. A prompt or the output of a command without a result in its turn separates shards: they stay two messages. So
-  does the prompt of an attachment in a response that is separated by anything else; in others it is moved past. A turn
-  goes on after answers that are not sent.
+  does the prompt of an attachment in a response that is separated by anything else; in others it is moved past, even if
+  the shard before it is left out. A turn goes on after answers that are not sent.
 """
 
 from __future__ import annotations
@@ -197,19 +197,25 @@ def _join_shards(chain: Chain, nodes: Sequence[int], shards: dict[int, int], uns
     answers: list[list[int]] = []
     reached: dict[int | str, list[int]] = {}
     """The answers that the next shards can be moved to, by response."""
+    left_out: dict[int | str, list[int]] = {}
+    """Lines that are not sent, by response, with only attachments after them: those are moved past, too."""
     has_text = has_attachment = has_results = False
     """What the user's turn has, after the last answer that was not moved."""
     for node in nodes:
+        summary = (summaries[node] or chain.summary(node)) if types[node] == "message" else None
         if node in unsent:
             answers.append([node])
+            if summary is not None and summary.response not in divided:
+                left_out.setdefault(shards.get(node, summary.response), answers[-1])
             continue
-        summary = (summaries[node] or chain.summary(node)) if types[node] == "message" else None
         if node in shards or (summary is not None and summary.is_assistant):
             # The prompt of an attachment separates only shards that something else separates, too.
             is_divided = summary is not None and summary.response in divided
             if (has_text or (has_attachment and is_divided)) and not has_results:
                 reached.clear()
             response = shards[node] if node in shards or summary is None else summary.response
+            if response != "" and response in left_out:
+                reached.setdefault(response, left_out[response])
             if response in reached:
                 reached[response].append(node)
                 continue
@@ -221,10 +227,10 @@ def _join_shards(chain: Chain, nodes: Sequence[int], shards: dict[int, int], uns
             answers.append([node])
             if summary is None:
                 continue
-            if summary.results:
-                has_results = True
-            elif is_attachment(chain, node):
+            if not summary.results and is_attachment(chain, node):
                 has_attachment = True
-            else:
-                has_text = True
+                continue
+            left_out.clear()
+            has_text = has_text or not summary.results
+            has_results = has_results or bool(summary.results)
     return (node for answer in answers for node in answer)
