@@ -48,6 +48,7 @@ from acceptance.programs import Name, Program, install
 from acceptance.requests import without_reminders
 from acceptance.sources import Source
 from sessiontree import Session
+from sessiontree.branches.tips import find_tips, tip_of
 from sessiontree.conversion.install import Plan, carry_out, make_plan
 from sessiontree.conversion.install import Request as InstallRequest
 from sessiontree.conversion.launch import branches_for
@@ -338,16 +339,14 @@ def branch_ends(case: Case, path: Path) -> dict[str, list[str]]:
     lines = last_lines(sessiontree.open(path, dialect=case.program))
     entries = _context_entries(session)
     histories = {leaf: _history(session, leaf) for leaf in session.leaves()}
-    # A line without children may be inside of a branch: in Claude Code, the summary before lines that were kept.
-    inner = {id for leaf, history in histories.items() for id in history if id != leaf}
-    ends = {leaf: _last_of(history, entries) for leaf, history in histories.items() if leaf not in inner}
-    passed: set[str] = set()
+    ends = {leaf: _last_of(history, entries) for leaf, history in histories.items()}
     if not session.dialect.traits.one_line_per_entry:
-        # Or it is beside a branch, as the progress of a tool: the last entry of its history is inside of the branch.
-        passed = {
-            entries[id][1] for leaf in ends for id in histories[leaf] if id in entries and entries[id][1] != ends[leaf]
-        }
-    return {leaf: lines[end] for leaf, end in ends.items() if end in lines and end not in passed}
+        # A line without children may be beside a branch, as the progress of a tool: `branches` does not list it. Or it
+        # is inside of the current one, as in Claude Code the summary before lines that were kept.
+        tips = {session.journal.tree.ids[tip] for tip in find_tips(session)}
+        inner = {id for id in histories.get(session.leaf or "", ()) if id != session.leaf}
+        ends = {leaf: end for leaf, end in ends.items() if leaf not in inner and _tip(session, histories[leaf]) in tips}
+    return {leaf: lines[end] for leaf, end in ends.items() if end in lines}
 
 
 def compare_branches(case: Case, ends: Mapping[str, Sequence[str]], rebuilt: JsonObject) -> Outcome:
@@ -387,6 +386,11 @@ def last_lines(session: Session) -> dict[str | None, list[str]]:
 def _history(session: Session, leaf: str) -> list[str]:
     nodes = session.dialect.find_history(session.journal, session.node_of(leaf), session.read_options)
     return [session.journal.tree.ids[node] for node in nodes]
+
+
+def _tip(session: Session, history: Sequence[str]) -> str | None:
+    tip = tip_of(session, [session.journal.tree.node_of[id] for id in history])
+    return None if tip is None else session.journal.tree.ids[tip]
 
 
 def _last_of(history: Sequence[str], entries: Mapping[str, tuple[int, str]]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 from acceptance import network, trees
 from acceptance.agent_sessions import without_our_data
-from acceptance.cases import Case, compare_history, convert, try_case_safely
+from acceptance.cases import Case, branch_ends, compare_history, convert, try_case_safely
 from acceptance.comparison import (
     ANSWER_TO_SUMMARY,
     MISSING_RESULT_TEXTS,
@@ -311,3 +312,48 @@ def test_a_prompt_typed_in_between_may_be_before_the_others_of_its_turn() -> Non
     assert purposes(ours, moved, [], ["typed  it"]) == ["Claude Code sends a prompt typed in between before the others"]
     assert purposes(ours, moved) == []
     assert purposes(ours, ["user: go", *ours[2:], "user: typed it"], [], ["typed it"]) == []
+
+
+def test_branches_are_expected_as_they_are_listed_and_a_note_after_a_summary_is_not_one(tmp_path: Path) -> None:
+    """Only what `branches` lists is one: the conversation goes on after the lines that the compaction kept."""
+    kept = {"anchorUuid": "B1", "uuids": ["U1", "A1"], "allUuids": ["U1", "A1"]}
+    path = tmp_path / "notes.jsonl"
+    records = [
+        {"type": "user", "uuid": "U1", "parentUuid": None, "message": {"role": "user", "content": "U1"}},
+        _answer("A1", "U1"),
+        {"type": "system", "subtype": "compact_boundary", "uuid": "B1", "parentUuid": None, "logicalParentUuid": "A1"}
+        | {"compactMetadata": {"trigger": "auto", "preTokens": 1000, "preservedMessages": kept}},
+        {"type": "user", "uuid": "S1", "parentUuid": "B1", "isCompactSummary": True}
+        | {"message": {"role": "user", "content": "S1"}},
+        {"type": "system", "subtype": "informational", "uuid": "T1", "parentUuid": "S1", "content": "note"},
+        {"type": "user", "uuid": "U2", "parentUuid": "A1", "message": {"role": "user", "content": "U2"}},
+        _answer("A2", "U2"),
+        {"type": "user", "uuid": "U3", "parentUuid": "S1", "message": {"role": "user", "content": "U3"}},
+        _call("A3", "U3", "a"),
+        _call("A4", "A3", "b"),
+        _result("R3", "A3", "a"),
+        _result("R4", "A4", "b"),
+        {"type": "last-prompt", "lastPrompt": "x", "leafUuid": "A2"},
+    ]
+    times = (f"2026-10-01T00:00:{second:02}.000Z" for second in range(len(records)))
+    stamped = ({**record, "isSidechain": False, "sessionId": "s", "timestamp": next(times)} for record in records)
+    path.write_text("".join(json.dumps(record) + "\n" for record in stamped))
+    case = Case(Source("claude", path), "omp", branch="all")
+    (tmp_path / "copy").mkdir()
+    copy = convert(case.source, "omp", tmp_path / "copy", "all")
+    assert list(branch_ends(case, copy)) == ["A2", "R3", "R4"]
+
+
+def _answer(uuid: str, parent: str, response: str = "", **block: Any) -> dict[str, Any]:
+    message = {"id": response or f"msg_{uuid}", "role": "assistant", "model": "claude-sonnet-4-5"}
+    content = [block or {"type": "text", "text": uuid}]
+    return {"type": "assistant", "uuid": uuid, "parentUuid": parent, "message": {**message, "content": content}}
+
+
+def _call(id: str, parent: str, call: str) -> dict[str, Any]:
+    return _answer(id, parent, "msg_calls", type="tool_use", id=call, name="Bash", input={"command": call})
+
+
+def _result(id: str, parent: str, call: str) -> dict[str, Any]:
+    content = [{"type": "tool_result", "tool_use_id": call, "content": call}]
+    return {"type": "user", "uuid": id, "parentUuid": parent, "message": {"role": "user", "content": content}}
