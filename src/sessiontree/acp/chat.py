@@ -99,6 +99,8 @@ class Chat:
         except asyncio.CancelledError:
             if self._controller is None and self._opening is not None:
                 self._opening.cancel()
+                # Until it has ended, the next prompt would wait for the same start, and be cancelled with it.
+                await uncancelled(asyncio.wait([self._opening]))
             raise
 
     async def _hold(self, ready: asyncio.Future[Controller]) -> None:
