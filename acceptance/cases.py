@@ -537,7 +537,8 @@ def find_rule_difference(
     if case.program == "gemini" and with_images_after_results(ours) == with_images_after_results(theirs):
         return "Gemini CLI sends the images of a result and of the prompt after it alike"
     for reason, sent_form in CHAT_API_FORMS.items() if case.program in CHAT_API else ():
-        here, there = (sent_form(_without_open_calls(case, lines)) for lines in (ours, theirs))
+        # Before, too: the images of a result can follow the one that the program adds for a call without a result.
+        here, there = (sent_form(_without_open_calls(case, sent_form(lines))) for lines in (ours, theirs))
         if joined_texts(here) == joined_texts(there):
             return f"{case.program} sends {reason}"
     if case.program in IMAGE_PLACEHOLDERS:

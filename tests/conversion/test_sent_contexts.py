@@ -282,6 +282,20 @@ def test_thinking_that_is_not_sent_is_not_sent_by_opencode_either_and_comes_back
     check_comes_back(session, again)
 
 
+@pytest.mark.parametrize("source", ["claude", "codex", "gemini"])
+def test_opencode_sends_no_thinking_of_a_message_that_a_compaction_kept(source: str, tmp_path: Path) -> None:
+    origin = sessiontree.create(cwd="/src/project", in_memory=True)
+    origin.append("user", "Hello")
+    kept = origin.append(assistant(thought("A greeting."), text("Hi.")))
+    origin.append({"type": "compaction", "summary": "They met.", "firstKeptEntryId": kept.id, "tokensBefore": 1})
+    origin.append("user", "And now?")
+    session = opened(b"".join(sessiontree.convert(origin, source).lines), source)
+    assert thinking_in(session) == []
+    copy = installed(session, "opencode", tmp_path)
+    assert thinking_in(copy) == []
+    check_comes_back(session, copy)
+
+
 def test_opencode_shows_thinking_that_is_sent_and_thinking_before_a_compaction(tmp_path: Path) -> None:
     session = session_of(
         {"role": "user", "content": "Hello"},

@@ -10,6 +10,7 @@ import pytest
 
 import sessiontree
 from sessiontree.branches.list import list_branches
+from sessiontree.branches.tips import count_tips
 from sessiontree.cli import main
 from sessiontree.core.messages import message_text
 
@@ -172,3 +173,23 @@ def test_notifications_stay_marked_in_other_agents_and_on_the_way_back(path: Pat
         assert joined.count(MARKED) == 3
         assert joined.count("<system-reminder>") == 3
         assert joined.count(NOTIFICATION) == 4
+
+
+def test_a_branch_ends_at_the_current_entry_even_if_a_line_of_a_sub_agent_follows_it(tmp_path: Path) -> None:
+    progress = {**line("p", "c", "user", "", 4), "type": "progress", "data": {"type": "bash_progress"}}
+    of_sub_agent = {**line("x", "e", "user", "side", 7), "isSidechain": True}
+    lines = [
+        line("a", None, "user", "start", 1),
+        line("c", "a", "assistant", [CALL], 2),
+        progress,
+        line("d", "c", "user", [RESULT], 5),
+        line("e", "d", "assistant", [{"type": "text", "text": "done"}], 6),
+        {"type": "last-prompt", "lastPrompt": "start", "leafUuid": "e", "sessionId": ID},
+        of_sub_agent,
+    ]
+    path = tmp_path / f"{ID}.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with sessiontree.open(path) as session:
+        assert session.leaf == "e"
+        assert [branch.leaf for branch in list_branches(session)] == ["e"]
+        assert count_tips(session) == 1

@@ -334,6 +334,11 @@ def test_python_code_is_rendered_like_a_command() -> None:
     assert paired(hidden).turns == ()
 
 
+def test_the_output_of_python_code_is_sent_even_if_the_code_is_missing() -> None:
+    assert "42" in only_text(OtherMessage(kind="pythonExecution", fields={"output": "42", "exitCode": 0}))
+    assert paired(OtherMessage(kind="pythonExecution", fields={"exitCode": 0})).turns == ()
+
+
 def test_mentioned_files_are_rendered_with_their_content_and_images() -> None:
     files = [
         {"path": "a.py", "content": "x = 1"},

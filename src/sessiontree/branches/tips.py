@@ -88,7 +88,10 @@ def _compare_histories(session: Reader) -> list[int]:
 
 def _newest_leaves(session: Reader) -> list[int]:
     node_of = session.journal.tree.node_of
-    return sorted((node_of[leaf] for leaf in session.leaves()), reverse=True)
+    leaves = {node_of[leaf] for leaf in session.leaves()}
+    # The current entry can have children that belong to no branch, such as lines of a sub-agent.
+    current = session.node_of(session.leaf)
+    return sorted(leaves if current is None else leaves | {current}, reverse=True)
 
 
 def tip_of(session: Reader, history: Sequence[int]) -> int | None:

@@ -110,20 +110,26 @@ class UnsentTurns:
     def _unsent_thinking(self) -> set[str]:
         """The entries of the active branch whose thinking is not in its context.
 
-        No client sends the entries before the first one in the context, so they do not count.
+        No client sends the entries before the first one in the context, so they do not count. A client that restates
+        what a compaction keeps has these messages in the context as part of the compaction.
         """
         if self._silent is None:
             context = self._session.context(self._leaf)
-            sources = set(context.sources)
             with_thinking = {
                 source
                 for source, message in zip(context.sources, context.messages, strict=True)
                 if any(isinstance(block, Thinking) for block in message_blocks(message))
             }
+            starts, last_compaction = set(context.sources), None
+            for entry, _ in iter_entries(self._session, self._leaf, all_branches=False):
+                if entry.kind == "compaction":
+                    last_compaction = entry
+            if last_compaction is not None and last_compaction.id not in with_thinking:
+                starts.add(str(last_compaction.fields.get("firstKeptEntryId")))
             self._silent, has_started = set(), False
             for entry, _ in iter_entries(self._session, self._leaf, all_branches=False):
                 ids = (entry.id, *entry.aliases)
-                has_started = has_started or not sources.isdisjoint(ids)
+                has_started = has_started or not starts.isdisjoint(ids)
                 if has_started and with_thinking.isdisjoint(ids):
                     self._silent.add(entry.id)
         return self._silent

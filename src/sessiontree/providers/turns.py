@@ -246,8 +246,9 @@ def _user_blocks(
 
 def _other_blocks(message: OtherMessage, notes: list[str]) -> tuple[UserBlock, ...]:
     """Convert a message of a nonstandard role: a known role of another agent, or else its text."""
-    if message.kind == "pythonExecution" and _string_field(message.fields, "code") is not None:
-        execution = convert_fields(BashExecution, {**message.fields, "command": message.fields["code"]})
+    recorded = [_string_field(message.fields, name) for name in ("code", "output")]
+    if message.kind == "pythonExecution" and recorded != [None, None]:  # a damaged one may have only its output
+        execution = convert_fields(BashExecution, {**message.fields, "command": recorded[0] or ""})
         return () if execution.exclude_from_context else _text_blocks(python_text(execution), notes)
     if message.kind == "fileMention" and isinstance(message.fields.get("files"), list):
         mentioned = [block for file in message.fields["files"] for block in _file_blocks(file)]
