@@ -82,6 +82,12 @@ def test_messages_that_gemini_cli_loses_are_read_and_the_damage_is_reported(tmp_
     assert "undecodable" in {finding.rule.id for finding in examine(session)}
 
 
+def test_doctor_reports_that_records_on_one_line_were_read(tmp_path: Path) -> None:
+    session, _, _ = opened(tmp_path, "D4-two-records-fused")
+    (finding,) = [found for found in examine(session) if found.rule.id == "undecodable"]
+    assert finding.cost == "damaged: 2 records on one line, which are read"
+
+
 def test_the_dialect_and_its_sources_keep_the_contract(tmp_path: Path) -> None:
     samples = []
     for case in ("01-plain", "03-parallel", "05-compression", "D2-line-deleted"):

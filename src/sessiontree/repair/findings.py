@@ -16,6 +16,7 @@ from sessiontree.repair.rules import RULES, Rule, Severity
 from sessiontree.session.journal import Journal
 from sessiontree.session.line_offsets import LineSpan
 from sessiontree.session.reader import Reader
+from sessiontree.sources.lines_store import damage_of
 
 _SHOWN_PLACES = 5
 _BLOAT_SHARE = 0.3
@@ -120,8 +121,12 @@ def _problem_findings(session: Reader) -> Iterator[Finding]:
     by_kind: dict[str, list[LineSpan]] = {}
     for problem in session.problems:
         by_kind.setdefault(problem.kind, []).append(LineSpan(problem.start, problem.end, problem.line))
+    reasons: dict[str, dict[str, None]] = {}
+    for fragment in session.fragments:
+        if reason := damage_of(fragment.raw):
+            reasons.setdefault(fragment.kind, {})[reason] = None
     for kind, places in by_kind.items():
-        yield _finding(kind, places)
+        yield _finding(kind, places, "; ".join([*reasons.get(kind, ())][:_SHOWN_PLACES]))
 
 
 def _tree_findings(session: Reader) -> Iterator[Finding]:

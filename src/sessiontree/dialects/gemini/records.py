@@ -114,7 +114,7 @@ class _Reading:
             known = self.records.get(record["id"]) if rest and isinstance(record.get("id"), str) else None
             # Next to damage, it may consist of parts of two records. Then it must not replace what is intact.
             self.add(record if known is None else {**record, **known})
-        self.found += rest or [b"[damaged: %d records on one line with other bytes]" % len(records)]
+        self.found += rest or [b"[damaged: %d records on one line, which are read]" % len(records)]
 
     def add(self, record: dict[str, Any]) -> bool:
         """Apply a record; False if the value is not a record."""
