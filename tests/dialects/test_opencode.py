@@ -156,6 +156,9 @@ def test_a_part_that_is_not_json_is_restored_from_the_event_that_wrote_it(tmp_pa
     run(path, "UPDATE part SET data = substr(data, 1, 60) WHERE json_extract(data, '$.type') = 'tool'")
     session = sessiontree.open(f"{path}#{session.id}")
     assert flat_context(list(session.context().messages)) == flat(sent)
+    (finding,) = [found for found in examine(session) if found.rule.id == "undecodable"]
+    assert finding.count == 3
+    assert "is not JSON; read from the event that wrote it" in finding.cost
     run(path, "DELETE FROM event")
     session = sessiontree.open(f"{path}#{session.id}")
     assert [text for text in texts_of(session) if "Read three files" in text] == [

@@ -146,6 +146,8 @@ def _build_lines(row: tuple[Any, ...]) -> bytes | Sequence[bytes]:
             others.append(_one_line(raw))
         else:
             parts = _with_part(parts, part_id, event)
+            # OpenCode has an error for the row, so it is reported although nothing is lost here.
+            others.append(b"[damaged: part %b is not JSON; read from the event that wrote it]" % _one_line(part_id))
     info = parse_object((data or "").encode("utf-8", "surrogatepass"))
     if data is None:
         extra["lost"] = True
