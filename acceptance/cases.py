@@ -22,6 +22,7 @@ from acceptance.comparison import (
     differences,
     joined_answers,
     joined_texts,
+    loses_history,
     purposes,
     with_images_after_last_result,
     with_images_after_results,
@@ -167,7 +168,7 @@ def try_case(case: Case, folder: Path) -> Outcome:
     if ours == theirs:
         return _try_branches(case, path, folder / "select-in-turn") if case.branch == "all" else Outcome(case, "ok")
     known = known or find_rule_difference(case, ours, theirs, rebuilt)
-    if not known and len(theirs) < len(ours):
+    if not known and loses_history(ours, theirs):
         known = _explain_loss(case, LOSSES, folder / "again")
     reason = known or suspect(case, path, rebuilt)
     return Outcome(case, "known" if known else "differs", reason, differences(ours, theirs))
@@ -217,14 +218,23 @@ def _without_anchors_of_last_boundaries(lines: Sequence[bytes]) -> list[bytes]:
     return _change_last_boundaries(lines, _without_anchor)
 
 
-def _with_typed_prompts_as_output(lines: Sequence[bytes]) -> list[bytes]:
-    """Replace the attachments of prompts that were typed in between by output of commands with the same text."""
+def _with_attachments_as_output(lines: Sequence[bytes]) -> list[bytes]:
+    """Replace attachments, such as prompts that were typed in between, by output of commands with the same text."""
     return [
-        render_json({**line, "type": "system", "subtype": "local_command", "content": prompt}) + b"\n"
-        if (prompt := _typed_prompt(line := parse_object(raw))) is not None
+        render_json({**line, "type": "system", "subtype": "local_command", "content": text}) + b"\n"
+        if (text := _attachment_text(line := parse_object(raw))) is not None
         else raw
         for raw in lines
     ]
+
+
+def _attachment_text(line: JsonObject) -> str | None:
+    """Return the text that Claude Code sends of an attachment, if it recorded that text for the user's role."""
+    rendered = line.get("rendered")
+    if not isinstance(rendered, list) or line.get("renderedRole") == "system":
+        return _typed_prompt(line)
+    texts = [part["content"] for part in rendered if isinstance(part, dict) and isinstance(part.get("content"), str)]
+    return "\n".join(texts) if texts else _typed_prompt(line)
 
 
 def _typed_prompt(line: JsonObject) -> str | None:
@@ -278,11 +288,11 @@ LOSSES: dict[str, Change] = {
     "Claude Code sends nothing of a file that ends with a boundary which names a hidden anchor": (
         _without_anchors_of_last_boundaries
     ),
-    "Claude Code adds a prompt typed in between to a result, and loses both if the result has no call": (
-        _with_typed_prompts_as_output
+    "Claude Code joins an attachment with a result, and loses it if shards of another response are moved past it": (
+        _with_attachments_as_output
     ),
 }
-"""Reasons why Claude Code sends only the end of the history that we read, or nothing; likewise."""
+"""Reasons why Claude Code sends only a part of the history that we read, or nothing; likewise."""
 
 
 def _explain_loss(case: Case, changes: Mapping[str, Change], folder: Path) -> str | None:

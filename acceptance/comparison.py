@@ -281,6 +281,11 @@ def purposes(
     return found if sent == ours else []
 
 
+def loses_history(ours: Sequence[str], theirs: Sequence[str]) -> bool:
+    """Whether a program sends fewer lines than we do, or no result for a call that has one."""
+    return len(theirs) < len(ours) or not _open_calls(theirs) <= _open_calls(ours)
+
+
 def drops_open_calls(before: Sequence[str], after: Sequence[str]) -> bool:
     """Whether a history is an earlier one without some of its calls that have no result, and nothing else changed.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from acceptance.cases import LOSSES, REFUSALS
+from acceptance.comparison import NOTHING_RECORDED, loses_history
 
 WITHOUT_SUBAGENTS, *CHANGES = (*REFUSALS.values(), *LOSSES.values())
 WITHOUT_PARENTS, WITHOUT_BOUNDARIES, WITHOUT_ANCHORS, AS_OUTPUT = CHANGES
@@ -55,6 +56,24 @@ def test_prompts_typed_in_between_become_output_of_commands() -> None:
     fields = json.loads(changed)
     assert first == FILE[0]
     assert (fields["type"], fields["subtype"], fields["content"]) == ("system", "local_command", "typed")
+
+
+def test_other_attachments_become_output_of_commands_if_their_text_is_recorded_for_the_user() -> None:
+    texts = [{"content": "one"}, {"content": "two"}]
+    fields: dict[str, Any] = {"attachment": {"type": "date"}, "rendered": texts}
+    for_user, for_system = (line("n", "a", "attachment", **fields, renderedRole=role) for role in ("user", "system"))
+    changed, same = AS_OUTPUT([for_user, for_system])
+    assert json.loads(changed)["content"] == "one\ntwo"
+    assert same == for_system
+
+
+def test_a_history_is_lost_if_it_has_fewer_lines_or_no_result_for_a_call() -> None:
+    history = ["user: go", "assistant calls Read c1: {}", "result of c1: out", "assistant: done"]
+    unrecorded = [*history[:2], f"error of c1: {NOTHING_RECORDED}", history[3]]
+    assert loses_history(history, history[:3])
+    assert loses_history(history, unrecorded)
+    assert not loses_history(unrecorded, history)
+    assert not loses_history(history, [history[3], *history[:3]])
 
 
 @pytest.mark.parametrize("change", [WITHOUT_SUBAGENTS, *CHANGES])

@@ -29,6 +29,7 @@ from sessiontree.dialects.claude import parallel_calls
 from sessiontree.dialects.contract import ReadOptions
 from sessiontree.library.session_stats import read_stats
 from sessiontree.repair import examine
+from sessiontree.session.history import history_links
 from sessiontree.views.session_facts import describe_session
 
 HEADER = (
@@ -505,7 +506,7 @@ def test_branches_by_links_are_those_by_histories(
 @pytest.mark.parametrize("dialect", ["native", "pi"])
 def test_the_size_of_a_context_is_the_same_whether_it_is_built_or_added_up(dialect: str, tmp_path: Path) -> None:
     session = sessiontree.open(mixed_session(tmp_path / "mixed.jsonl"), dialect=dialect)
-    sizes = context_sizes.ContextSizes(session, tips.history_links(session))
+    sizes = context_sizes.ContextSizes(session, history_links(session))
     for node, id in enumerate(session.ids):
         assert sizes.tokens(node) == context_size(session.context(id).messages).tokens
 
@@ -526,7 +527,7 @@ def test_branches_of_real_files_by_links_are_those_by_histories(monkeypatch: pyt
             session = sessiontree.open(path)
             assert branch_list.list_branches(session) == branches_by_histories(session, monkeypatch), path
             name = session.dialect.name
-            by_dialect[name] = by_dialect.get(name, 0) + (tips.history_links(session) is not None)
+            by_dialect[name] = by_dialect.get(name, 0) + (history_links(session) is not None)
     assert min(by_dialect.values()) > 0, "some files of each dialect have links"
 
 
@@ -603,7 +604,7 @@ def test_branches_of_random_transcripts_by_links_are_those_by_histories(
     for seed in range(40):
         session = sessiontree.open(Transcript(seed).write(tmp_path / f"{seed}.jsonl"), dialect="claude")
         assert branch_list.list_branches(session) == branches_by_histories(session, monkeypatch), seed
-        linked += tips.history_links(session) is not None
+        linked += history_links(session) is not None
     assert linked > 10
 
 
@@ -646,7 +647,7 @@ def test_branches_of_transcripts_that_preserve_random_lines_by_links_are_those_b
         path = PreservingTranscript(seed).write(tmp_path / f"{seed}.jsonl", preserving=True)
         session = sessiontree.open(path, dialect="claude")
         assert branch_list.list_branches(session) == branches_by_histories(session, monkeypatch), seed
-        links = tips.history_links(session)
+        links = history_links(session)
         if links is not None and links.preserved:
             preserving += 1
             for node in map(session.journal.tree.node_of.__getitem__, session.leaves()):
@@ -671,7 +672,7 @@ def test_branches_of_transcripts_with_our_own_entries_by_links_are_those_by_hist
                     session.append("user", "more")
         session = sessiontree.open(path, dialect="claude")
         assert branch_list.list_branches(session) == branches_by_histories(session, monkeypatch), seed
-        links = tips.history_links(session)
+        links = history_links(session)
         if links is not None:
             linked += 1
             for node in map(session.journal.tree.node_of.__getitem__, session.leaves()):

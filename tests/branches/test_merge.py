@@ -14,7 +14,7 @@ import pytest
 import sessiontree
 from sessiontree.branches.branch_delta import find_deltas
 from sessiontree.branches.merge import merge
-from sessiontree.branches.merge_records import find_merges, history_ids
+from sessiontree.branches.merge_records import find_merges
 from sessiontree.branches.pick import pick
 from sessiontree.branches.summarize import SummaryOptions
 from sessiontree.compaction.hooks import Cancel, Hook, PendingSummary, SuppliedSummary
@@ -22,6 +22,7 @@ from sessiontree.compaction.summarizers import Answer, ModelSummarizer
 from sessiontree.core.entries import BranchSummary
 from sessiontree.core.messages import Assistant, tool_calls
 from sessiontree.errors import CompactionError, SummaryError, UsageError, WriteError
+from sessiontree.session.history import history_ids
 from sessiontree.session.open import open_store
 from sessiontree.stores.file import FileStore
 from sessiontree.stores.memory import MemoryStore

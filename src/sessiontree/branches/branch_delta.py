@@ -12,8 +12,6 @@ from msgspec import Struct
 from sessiontree.branches.merge_records import (
     MergedHistory,
     MergeRecord,
-    history_ids,
-    history_nodes,
     merge_record_of,
     merged_history,
 )
@@ -31,6 +29,7 @@ from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.dialects.passthrough import REPORT
 from sessiontree.dialects.roles import with_original_role
+from sessiontree.session.history import history_ids, history_nodes
 from sessiontree.session.reader import Reader
 
 

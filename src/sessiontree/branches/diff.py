@@ -9,11 +9,11 @@ from msgspec import Struct
 
 from sessiontree.branches.branch_delta import BranchDelta, find_session_deltas
 from sessiontree.branches.file_conflicts import FileConflict, files_of, find_file_conflicts
-from sessiontree.branches.merge_records import history_nodes
 from sessiontree.compaction.token_estimate import context_size
 from sessiontree.compaction.touched_files import FileLists
 from sessiontree.core.messages import Assistant, Message, ToolResult, User, message_text, tool_calls
 from sessiontree.core.usage import UsageTotals, total_usage
+from sessiontree.session.history import history_nodes
 from sessiontree.session.reader import Reader
 
 

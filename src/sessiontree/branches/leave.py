@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree.branches.branch_delta import find_delta
-from sessiontree.branches.merge_records import append_point, history_ids
+from sessiontree.branches.merge_records import append_point
 from sessiontree.branches.replay import check_no_open_calls
 from sessiontree.branches.summarize import SummaryOptions, summarize_branch
 from sessiontree.compaction import hooks as hook_calls
@@ -22,6 +22,7 @@ from sessiontree.compaction.touched_files import FileLists
 from sessiontree.core.ids import timestamp
 from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.errors import ReadOnlyError
+from sessiontree.session.history import history_ids
 from sessiontree.session.session import Session
 
 _ROOT = "root"

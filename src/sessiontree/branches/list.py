@@ -9,10 +9,11 @@ from itertools import accumulate
 from msgspec import Struct
 
 from sessiontree.branches.context_sizes import ContextSizes
-from sessiontree.branches.merge_records import find_merges, history_nodes
-from sessiontree.branches.tips import find_linked_tips, history_links, tip_of
+from sessiontree.branches.merge_records import find_merges
+from sessiontree.branches.tips import find_linked_tips, tip_of
 from sessiontree.core.entries import MESSAGE_TYPES
 from sessiontree.dialects.contract import HistoryLinks, is_metadata_id
+from sessiontree.session.history import history_links, history_nodes
 from sessiontree.session.reader import Reader
 
 

@@ -17,10 +17,11 @@ from sessiontree.branches.merge import (
     prepare_replay,
     write_merge,
 )
-from sessiontree.branches.merge_records import MergeRecord, find_same_merge, history_ids, merged_history
+from sessiontree.branches.merge_records import MergeRecord, find_same_merge, merged_history
 from sessiontree.branches.replay import check_no_open_calls, complete_pairs, is_replayable, pair_results
 from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.errors import UsageError
+from sessiontree.session.history import history_ids
 from sessiontree.session.reader import CURRENT, Current, Reader
 from sessiontree.session.session import Session
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree.branches.branch_delta import apply_edits, is_same
-from sessiontree.branches.merge_records import MERGED_FROM, find_merges, history_nodes
+from sessiontree.branches.merge_records import MERGED_FROM, find_merges
 from sessiontree.conversion.tool_mapping import ToolMapper, with_original_tools
 from sessiontree.core.context import entry_messages
 from sessiontree.core.entries import MESSAGE_TYPES
@@ -24,6 +24,7 @@ from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.dialects.passthrough import PASSTHROUGH
 from sessiontree.dialects.roles import with_common_role
 from sessiontree.errors import UsageError
+from sessiontree.session.history import history_nodes
 from sessiontree.session.reader import Reader
 
 _NO_COST = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0}

@@ -9,7 +9,7 @@ import itertools
 import os
 from builtins import open as open_file
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -37,11 +37,13 @@ from sessiontree.core.entries import CONTEXT_TYPES, Config, ForkOrigin
 from sessiontree.core.ids import new_session_id, timestamp
 from sessiontree.core.messages import BLOCK_TYPES, Message
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, Encoder, LossNote, NoteKind, SessionMeta
-from sessiontree.dialects.contract import Dialect, HistoryLinks
+from sessiontree.dialects.contract import Dialect
 from sessiontree.dialects.passthrough import REPORT
 from sessiontree.dialects.roles import with_common_role
 from sessiontree.errors import UsageError
 from sessiontree.providers.turns import to_turn
+from sessiontree.session.branch_ends import find_branch_ends, newest_leaves
+from sessiontree.session.history import history_links
 from sessiontree.session.open import open_store
 from sessiontree.session.reader import CURRENT, Current, Reader
 from sessiontree.stores.file import FileStore
@@ -437,34 +439,15 @@ class _Conversion:
         if session.dialect.traits.one_line_per_entry:
             yield from (id for id in session.leaves() if id != leaf)
             return
-        ids, node_of = session.journal.tree.ids, session.journal.tree.node_of
-        leaves = sorted((node_of[id] for id in session.leaves()), reverse=True)
+        leaves = newest_leaves(session, leaf)
         if leaf is not None:  # the active branch first: others that end with the same message are not branches
-            leaves = [node_of[leaf], *(node for node in leaves if ids[node] != leaf)]
-        yield from (ids[node] for node in self._find_branches(leaves) if ids[node] != leaf)
-
-    def _find_branches(self, leaves: Iterable[int]) -> list[int]:
-        """Leaves whose last message is not in the middle of the history of another one, in file order.
-
-        If several have the same last message, with the same one before it, the first of them is found.
-        """
-        session = self._session
-        links = session.dialect.find_history_links(session.journal, session.read_options)
-        inner = bytearray(len(session.journal))
-        """By node: whether it is before the last message of a leaf."""
-        branches: dict[tuple[int, int | None], int] = {}
-        for leaf in leaves:
-            history = _iter_back(session, leaf, links)
-            end = next((node for node in history if self._has_message(node)), None)
-            if end is None:
-                continue
-            before = next(history, None)
-            branches.setdefault((end, before), leaf)
-            for node in itertools.chain(() if before is None else (before,), history):
-                if links is not None and inner[node]:
-                    break  # and so are all nodes before it
-                inner[node] = True
-        return sorted(leaf for (end, _), leaf in branches.items() if not inner[end])
+            active = session.journal.tree.node_of[leaf]
+            leaves.sort(key=lambda node: node != active)
+        ends = find_branch_ends(
+            session, history_links(session), leaves, is_message=self._has_message, distinct_contexts=True
+        )
+        ids = session.journal.tree.ids
+        yield from (ids[end] for end in sorted(end.leaf for end in ends) if ids[end] != leaf)
 
     def _has_message(self, node: int) -> bool:
         id = self._session.journal.tree.ids[node]
@@ -519,17 +502,6 @@ def _is_blank_summary(entry: CanonicalEntry) -> bool:
 
 def _is_sent(message: Message) -> bool:
     return to_turn(message, []) is not None
-
-
-def _iter_back(session: Reader, leaf: int, links: HistoryLinks | None) -> Iterator[int]:
-    """Iterate over the nodes of a history, the last one first."""
-    if links is None:
-        yield from reversed(session.dialect.find_history(session.journal, leaf, session.read_options))
-        return
-    at = None if leaf in links.hidden else links.ends.get(leaf, leaf)
-    while at is not None:
-        yield at
-        at = links.parents[at]
 
 
 def _find_worded(session: Reader, leaf: str | None, all_branches: bool) -> dict[str, CanonicalEntry]:
