@@ -38,6 +38,7 @@ def test_wrong_messages_get_errors_and_the_connection_goes_on(home: Path) -> Non
             (b'[{"jsonrpc": "2.0", "id": 7, "method": "initialize"}]', -32600),
             (b'{"jsonrpc": "2.0", "id": 7, "method": 5}', -32600),
             (b'"text"', -32600),
+            (b'{"jsonrpc": "2.0", "id": 7, "method": "session/list", "params": "\\ud800"}', -32602),
         ):
             client.write_line(line)
             assert client.unasked.get(timeout=SECONDS)["error"]["code"] == code, line[:40]

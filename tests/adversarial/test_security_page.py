@@ -11,6 +11,7 @@ PAGE = ROOT / "SECURITY.md"
 FOLDERS = (
     FOLDER,
     FOLDER.parent / "acp",
+    FOLDER.parent / "dialects",
     FOLDER.parent / "web",
     FOLDER.parent / "postgres",
     FOLDER.parent / "search",

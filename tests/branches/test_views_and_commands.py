@@ -77,6 +77,25 @@ def test_a_diff_across_sessions_names_the_other_one(run: Run, world: World, tmp_
     assert "the branches have no entries in common" in ran.out
 
 
+def test_a_diff_of_an_entry_with_itself_or_with_its_own_branch_claims_no_divergence(
+    run: Run, world: World, tmp_path: Path
+) -> None:
+    same = run("diff", str(world.path), "by hand", "by hand")
+    assert same.code == 0
+    assert [line for line in same.lines if line] == [
+        f"both branches end at {world.one[:8]} (7 entries); there is nothing to compare"
+    ]
+    part = run("diff", str(world.path), world.fork, "by hand", width=200)
+    assert part.lines[0] == f"the branch of {world.one[:8]} continues after {world.fork[:8]} (2 entries in common)"
+    back = run("diff", str(world.path), "by hand", world.fork, width=200)
+    assert back.lines[0] == part.lines[0]
+    for other, words in (("by hand", "nothing to compare"), (world.fork, "continues after")):
+        out = tmp_path / f"{other}.html"
+        assert run("diff", str(world.path), "by hand", other, "--html", str(out)).code == 0
+        assert words in out.read_text()
+        assert "iverge" not in out.read_text()
+
+
 class Page(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -55,6 +55,21 @@ def other(place: Place, begun: Begun) -> sessiontree.Session:
     return found
 
 
+def test_the_demonstration_writes_into_no_session_of_the_user(place: Place) -> None:
+    begun = Begun(place)
+    before = begun.path.read_bytes()
+    for which in (("-c",), ("--session", begun.id), ("--fork", begun.id), ("-c", "-p")):
+        done = place.run(*which, "--model", "demo", "go on", typed="")
+        assert done.code == 2
+        assert "the demo model is only for new chats" in done.err
+    switched = begun.chat("/model demo")
+    assert "the demo model is only for new chats" in switched.out
+    resumed = said_to(place, "--model", "demo", lines=("hello", f"/resume {begun.id}", "and now?"))
+    assert "the demo model is only for new chats" in resumed.out
+    assert begun.path.read_bytes() == before
+    assert [session.id for session in place.sessions()] == [begun.id]
+
+
 def test_every_command_has_a_test_named_after_it() -> None:
     tested = {found[1] for name in globals() if (found := re.match(r"test_slash_([a-z]+)_", name))}
     assert tested == set(COMMANDS)

@@ -201,6 +201,30 @@ def test_copies_are_listed_under_their_origin(run: Run, tmp_path: Path) -> None:
     assert "└ ⇄ convert me" in run("list", "--project", str(tmp_path)).out
 
 
+def test_an_installed_conversion_is_listed_under_its_origin_and_reused_if_it_is_complete(
+    run: Run, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    with sessiontree.create(tmp_path, home=home) as origin:
+        first = origin.append("user", "convert me").id
+        origin.append("user", "one branch")
+    ran = run("convert", origin.location, "--to", "claude", "--install", "--json")
+    assert ran.code == 0, ran.err
+    rows = run("list", "--project", str(tmp_path), "--json").json["sessions"]
+    assert [(row["agent"], row["relation"]) for row in rows] == [("native", None), ("claude", "copy")]
+    resumed = run("resume", origin.location, "--in", "claude", "--print", "--json").json
+    assert resumed["reused"] == ran.json["path"]
+
+    with sessiontree.open(origin.location) as session:
+        session.branch(at=first).append("user", "another branch")
+    run("convert", origin.location, "--to", "claude", "--install")
+    assert run("resume", origin.location, "--in", "claude", "--print", "--json").json["reused"] is None
+    run("resume", origin.location, "--in", "pi", "--recovered", "--install")
+    rows = run("list", "--project", str(tmp_path), "--json").json["sessions"]
+    assert sorted(row["agent"] for row in rows if row["relation"] == "copy") == ["claude", "claude", "pi"]
+    assert run("resume", origin.location, "--in", "pi", "--print", "--json").json["reused"] is None
+
+
 def test_damaged_records_of_copies_stop_no_command_and_are_replaced(run: Run, tmp_path: Path) -> None:
     home = tmp_path / "home"
     with sessiontree.create(tmp_path, home=home) as origin:

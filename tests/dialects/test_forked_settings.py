@@ -29,3 +29,16 @@ def test_a_fork_has_the_settings_of_its_origin_but_not_its_approvals(dialect: st
         assert [message_text(one) for one in forked.context().messages][-1] == "and now?"
         os.remove(forked.location)
     assert sessiontree.open(origin.location, dialect=dialect).config.approval_mode == "yolo"
+
+
+def test_no_file_of_a_fork_contains_the_approvals_of_its_origin(tmp_path: Path) -> None:
+    """Neovate has its settings on one line, which every change rewrites; the old file is kept as a backup."""
+    source = Path(__file__).parents[1] / "corpus/neovate/config_first.jsonl"
+    (tmp_path / "origin.jsonl").write_bytes(source.read_bytes())
+    folder = tmp_path / "forks"
+    folder.mkdir()
+    forked = fork(sessiontree.open(tmp_path / "origin.jsonl"), store=FileStore(folder / "fork.jsonl")).session
+    assert [path.name for path in folder.iterdir()] == ["fork.jsonl"]
+    assert b"yolo" not in (folder / "fork.jsonl").read_bytes()
+    assert b"approvalTools" not in (folder / "fork.jsonl").read_bytes()
+    assert forked.config.summary == "T"

@@ -16,6 +16,7 @@ from sessiontree.cli import main
 from sessiontree.stores import temporary_files
 from sessiontree.stores.atomic_files import create_file, write_temporary
 from sessiontree.stores.file import FileStore
+from sessiontree.stores.safe_files import write_file
 from sessiontree.stores.temporary_files import find_leftovers, temporary_path
 
 
@@ -24,6 +25,7 @@ def aged(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every file counts as old: the time of the last change of an inode cannot be set."""
     monkeypatch.setattr(temporary_files, "LEFTOVER_SECONDS", -1.0)
     monkeypatch.setattr(temporary_files, "_swept", set())
+    monkeypatch.setattr(temporary_files, "_swept_open", set())
     return
 
 
@@ -65,6 +67,34 @@ def test_a_rewrite_removes_it_too(tmp_path: Path) -> None:
     temporary_files._swept.clear()
     store.replace([b"new\n"], expected_size=4)
     assert not left.exists()
+
+
+@pytest.mark.usefixtures("aged")
+def test_the_next_write_of_an_agent_removes_what_a_killed_one_left(tmp_path: Path) -> None:
+    folder = tmp_path.resolve()
+    code = f"""
+import os, time
+from sessiontree.stores import safe_files
+def stall(fd):
+    print("writing", flush=True)
+    time.sleep(60)
+os.fsync = stall
+safe_files.write_file({str(folder / "a.py")!r}, b"new")
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"writing\n"
+    (left,) = folder.glob(".*.tmp")
+    for name in (".a.py.0123456789ab.tmp", ".notes.tmp"):
+        (folder / name).write_bytes(b"of the user")
+    write_file(str(folder / "b.py"), b"while the other process lives")
+    assert left.exists()
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    temporary_files._swept_open.clear()
+    write_file(str(folder / "b.py"), b"another file")
+    assert sorted(path.name for path in folder.iterdir()) == [".a.py.0123456789ab.tmp", ".notes.tmp", "b.py"]
 
 
 def test_a_recent_file_stays_although_no_process_has_locked_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

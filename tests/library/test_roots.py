@@ -79,6 +79,15 @@ def test_an_invalid_root_is_rejected(text: str) -> None:
         parse_roots([text])
 
 
+def test_a_root_that_does_not_exist_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"--root claude=.*/nope: no such folder"):
+        parse_roots([f"claude={tmp_path}/nope"])
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="not a folder"):
+        parse_roots([f"claude={tmp_path}/file"])
+    assert parse_roots([f"claude={tmp_path}", "native=memory:team"]).keys() == {"claude", "native"}
+
+
 def test_other_files_are_not_listed(world: World) -> None:
     main = world.claude(IDS[0], "/x")
     for name in (

@@ -396,6 +396,17 @@ def test_every_request_on_stdin_is_answered(world: World) -> None:
     assert first == last != []
 
 
+@pytest.mark.timeout(60)
+def test_requests_with_an_id_of_no_request_and_huge_messages_are_answered_with_errors(world: World) -> None:
+    world.pi(IDS[1], "/work", ["tide"])
+    ids = (b"NaN", b"null", b"1.5", b"true", b"{}", b"9" * 5_000, b"1e400")
+    huge = b'{"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": "' + b"a" * 20_000_000 + b'"}'
+    answers = exchange(world, *(search_request(id, b'"tide"') for id in ids), huge, search_request(b"10", b'"tide"'))
+    assert [answer["id"] for answer in answers] == [*[None] * len(ids), None, 10]
+    assert {answer["error"]["code"] for answer in answers[:-1]} <= {-32600, -32700}
+    assert "at most 4 MB" in answers[-2]["error"]["message"]
+
+
 @pytest.mark.slow
 def test_the_server_exits_at_the_end_of_input(world: World) -> None:
     done = run(world, "mcp")

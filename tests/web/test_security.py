@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import ipaddress
+import logging
 import re
 import socket
 import ssl
@@ -88,6 +89,27 @@ def test_large_bodies_without_a_length_are_refused_alike(known: Site) -> None:
         connection.request("POST", "/do", iter([b"x" * MAX_BODY, b"x"]), headers=headers, encode_chunked=True)
         answer = Answer(connection.getresponse())
     assert (answer.status, answer.text) == (413, "sessiontree: the request is larger than 262,144 bytes\n")
+
+
+def test_a_client_that_sends_half_a_request_leaves_no_error_in_the_log(
+    known: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    head = f"POST /do HTTP/1.1\r\nHost: 127.0.0.1:{known.port}\r\nOrigin: http://127.0.0.1:{known.port}\r\n"
+    head += "".join(f"{name}: {value}\r\n" for name, value in known.headers().items())
+    with caplog.at_level(logging.INFO):
+        for rest in (
+            "Content-Length: 100\r\n\r\n{}",
+            "Transfer-Encoding: chunked\r\n\r\n5\r\nabc",
+            "Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+            f"Content-Length: {'9' * 5000}\r\n\r\n",
+        ):
+            with contextlib.closing(socket.create_connection(("127.0.0.1", known.port), timeout=60)) as connection:
+                connection.sendall((head + rest).encode())
+                connection.shutdown(socket.SHUT_WR)
+                while connection.recv(1 << 16):
+                    pass
+        assert known.get("/").status == 200
+    assert [record.getMessage() for record in caplog.records if record.exc_info] == []
 
 
 def test_too_many_requests_are_refused_for_a_moment() -> None:

@@ -146,5 +146,5 @@ def parse_params(params: Any, type: type[ParamsT]) -> ParamsT:
     """Validate parameters; `RpcError` names the field that is wrong."""
     try:
         return msgspec.convert({} if params is None else params, type)
-    except (msgspec.ValidationError, RecursionError) as error:
+    except (msgspec.ValidationError, RecursionError, UnicodeEncodeError) as error:
         raise RpcError(INVALID_PARAMS, f"invalid parameters: {error}") from None

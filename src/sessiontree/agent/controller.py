@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
@@ -109,12 +109,14 @@ class Controller:
         confirm: Callable[[str], Awaitable[bool]] | None = None,
         has_approval_mode: bool = False,
         mcp: McpServers | None = None,
+        unsaved_models: Collection[str] = (),
     ) -> None:
         """`repository` is the address where new sessions are created, such as `memory:team`; default: `home`.
 
         `read_options` apply to sessions that are resumed. `confirm` asks the user whether to use settings that a
         session file contains; without it they are not used. With `has_approval_mode`, the caller chooses the approval
-        mode, and approvals in a session file are neither used nor asked about.
+        mode, and approvals in a session file are neither used nor asked about. `unsaved_models` only answer in sessions
+        that are not saved.
         """
         self._has_approval_mode = has_approval_mode
         self._read_options = read_options
@@ -128,6 +130,7 @@ class Controller:
         self.store: Store[State] = Store(State(model=model.name if model is not None else self.settings.model))
         self._model, self._find_model = model, find_model or self._open_model
         self._keeps_model = model is not None
+        self._unsaved_models = frozenset(unsaved_models)
         self._recorded = RecordedChoices()
         self._approver, self._system, self._limits = approver, system, limits
         self._confirm = confirm
@@ -197,6 +200,7 @@ class Controller:
         about its approvals and its model: a fork follows, which asks.
         """
         self._check_idle()
+        self._check_can_be_saved(self.state.model)
         session = await in_thread(self._open_session, wanted)
         needs_copy = not to_fork and await in_thread(is_only_readable, session)
         await self._use(session, asks=not to_fork and not needs_copy)
@@ -313,8 +317,14 @@ class Controller:
         remove_spill_of_draft(session)
         session.close()
 
+    def _check_can_be_saved(self, model: str | None) -> None:
+        """Refuse a model whose answers belong into no saved session, such as the script of a demonstration."""
+        if model in self._unsaved_models:
+            raise UsageError(f"the {model} model is only for new chats, which it does not save; choose another model")
+
     def _can_be_opened(self, name: str) -> bool:
         try:
+            self._check_can_be_saved(name)
             self._model = self._find_model(name)
         except SessionTreeError as error:
             self.store.set(notice=f"{name}, the last model of this session, cannot be opened: {error}")
@@ -443,6 +453,8 @@ class Controller:
 
     async def set_model(self, name: str) -> None:
         """Use another model from the next run on."""
+        if self._session is not None and not self._session.repository.is_volatile:
+            self._check_can_be_saved(name)
         model = self._find_model(name)
         old, self._model = self._model, model
         self.store.set(model=name)

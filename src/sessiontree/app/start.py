@@ -101,6 +101,7 @@ async def open_controller(
             confirm=confirm,
             has_approval_mode=options.approval is not None,
             mcp=servers,
+            unsaved_models=(DEMO,),
         )
         stack.push_async_callback(controller.close)
         notes += await _open_session(controller, options)

@@ -56,6 +56,20 @@ class Diff(Struct, frozen=True):
     conflicts: tuple[FileConflict, ...]
     """Files that both changed differently."""
 
+    @property
+    def is_one_branch(self) -> bool:
+        """Whether both sides end at the same entry, so that there is nothing to compare."""
+        return self.ancestor is not None and self.one.leaf == self.other.leaf == self.ancestor
+
+    @property
+    def continuation(self) -> SideFacts | None:
+        """The side that continues the other one; None if the branches diverge."""
+        if self.ancestor is None or self.is_one_branch:
+            return None
+        if self.one.leaf == self.ancestor:
+            return self.other
+        return self.one if self.other.leaf == self.ancestor else None
+
 
 def diff(session: Reader, one: str, other: str, *, other_session: Reader | None = None) -> Diff:
     """Compare two branches, of one session or of two."""

@@ -16,9 +16,11 @@ from sessiontree.app.actions.convert import check_target, conversion_fields, pla
 from sessiontree.cli import output, stderr
 from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import add_read_options, open_session, read_options_of
+from sessiontree.conversion.copies import CopyFile
 from sessiontree.conversion.install import Plan, Request
 from sessiontree.errors import NotFoundError
 from sessiontree.session.session import Session
+from sessiontree.stores.repositories import home_folder, open_repository
 from sessiontree.views.text import clean
 
 if TYPE_CHECKING:
@@ -68,7 +70,9 @@ def run(options: Options) -> None:
     request = Request(
         check_target(options.to), branch=options.branch, cwd=options.cwd, out=options.out, strict=options.strict
     )
-    plan = plan_convert(session, request)
+    # A trajectory is a file for exchange: no session that a list could show.
+    copies = None if options.read_as else CopyFile(open_repository(home_folder(options.home)).documents)
+    plan = plan_convert(session, request, copies)
     writes = (options.out or options.install) and not options.dry_run
     if writes:
         plan.do()

@@ -36,7 +36,7 @@ class Copy(Struct, frozen=True):
     id: str
     cwd: str
     command: tuple[str, ...] = ()
-    """The command that resumes the copy."""
+    """The command that resumes the copy; empty for one that is only listed, such as a copy of one of many branches."""
 
 
 class CopyFile:
@@ -69,7 +69,7 @@ class CopyFile:
         wanted = (origin_of(session), session.journal.size, session.leaf, agent, cwd)
         for copy in reversed(self.read()):
             found = (copy.origin, copy.size, copy.leaf, copy.agent, copy.cwd)
-            if found == wanted and os.path.lexists(copy.path):
+            if found == wanted and copy.command and os.path.lexists(copy.path):
                 return copy
         return None
 

@@ -18,6 +18,7 @@ from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.dialects.canonical import SessionMeta
 from sessiontree.dialects.contract import Dialect, ReadOptions
 from sessiontree.errors import NotFoundError, UsageError
+from sessiontree.session.reader import CURRENT
 from sessiontree.session.session import Session
 
 
@@ -61,7 +62,7 @@ def plan_resumption(
         command = resume_in_place(session.dialect, meta, session.location, environment)
         if command is not None:
             return Resumption(command, folder)
-    # Other read options produce a different copy, which is not recorded.
+    # Other read options produce a different copy.
     if copies is not None and session.read_options == ReadOptions():
         found = copies.find_current(session, agent, folder)
         if found is not None:
@@ -97,9 +98,9 @@ def resume_in_place(
 
 
 def install_copy(session: Session, plan: Plan, copies: CopyFile | None = None) -> Session:
-    """Install a planned copy, and record it."""
+    """Install a planned copy, and record it. A copy that `plan_resumption` would not make is listed, but not reused."""
     written = install(session, plan)
-    if copies is not None and session.read_options == ReadOptions():
+    if copies is not None:
         copies.add(
             Copy(
                 origin_of(session),
@@ -109,10 +110,18 @@ def install_copy(session: Session, plan: Plan, copies: CopyFile | None = None) -
                 os.path.realpath(plan.path),
                 plan.id,
                 plan.cwd,
-                plan.resume,
+                plan.resume if _is_complete(session, plan.request) else (),
             )
         )
     return written
+
+
+def _is_complete(session: Session, request: Request) -> bool:
+    """Whether a copy is the one that resuming the session would make."""
+    if session.read_options != ReadOptions() or request.at is not CURRENT:
+        return False
+    target: Dialect = plugins.load("dialects", request.to)
+    return request.branch in ("all", branches_for(target)) or len(session.leaves()) <= 1
 
 
 def start_agent(

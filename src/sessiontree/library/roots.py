@@ -59,6 +59,9 @@ def parse_roots(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
         if not equals or not folder or name not in plugins.names("dialects"):
             known = ", ".join(plugins.names("dialects"))
             raise UsageError(f"{text!r}: expected DIALECT=DIR with one of {known}")
+        if not is_repository(folder) and not os.path.isdir(os.path.expanduser(folder)):
+            exists = os.path.lexists(os.path.expanduser(folder))
+            raise UsageError(f"--root {text}: {'not a folder' if exists else 'no such folder'}")
         chosen[name] = (*chosen.get(name, ()), folder)
     return chosen
 

@@ -9,27 +9,53 @@ import io
 import json
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 from anyio import AsyncFile
 from mcp.server import MCPServer
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
-from mcp.types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, jsonrpc_message_adapter
+from mcp.types import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    jsonrpc_message_adapter,
+)
 from pydantic import ValidationError
 
 from sessiontree.core.jsonio import parse_json, replace_surrogates
+
+MAX_LINE = 4 << 20
+"""Characters of the longest message. Decoding one takes several times its size, and no request needs as much."""
+
+
+_LARGEST_ID = 1 << 63
 
 
 class StdioServer(MCPServer[Any]):
     """A server that answers every request on stdin."""
 
     async def run_stdio_async(self) -> None:
-        lines = _Lines(io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8", errors="replace"))
+        lines = _Lines(_LimitedLines(sys.stdin.buffer, encoding="utf-8", errors="replace"))
         async with stdio_server(stdin=lines) as (received, sent):
             lines.send = sent.send
             options = self._lowlevel_server.create_initialization_options()
             await self._lowlevel_server.run(received, sent, options)
+
+
+class _LimitedLines(io.TextIOWrapper):
+    """Lines of a stream; one that is too long is truncated to more than `MAX_LINE` characters, and not kept."""
+
+    def readline(self, _size: int = -1, /) -> str:  # type: ignore[override]  # no limit of a caller
+        line = super().readline(MAX_LINE + 1)
+        if len(line) <= MAX_LINE:
+            return line
+        end = line
+        while end and not end.endswith("\n"):
+            end = super().readline(MAX_LINE)
+        return line
 
 
 class _Lines(AsyncFile[str]):
@@ -39,6 +65,9 @@ class _Lines(AsyncFile[str]):
 
     async def __aiter__(self) -> AsyncIterator[str]:
         async for line in super().__aiter__():
+            if len(line) > MAX_LINE:
+                await self._refuse(None, INVALID_REQUEST, f"a message has at most {MAX_LINE >> 20} MB")
+                continue
             if _is_valid(line):
                 yield line
                 continue
@@ -57,14 +86,21 @@ class _Lines(AsyncFile[str]):
                 await self._refuse(fields.get("id"), INVALID_REQUEST, "the message is not a JSON-RPC request")
 
     async def _refuse(self, id: object, code: int, reason: str) -> None:
-        answered = id if isinstance(id, int | str) and not isinstance(id, bool) else None
+        answered = id if _is_id(id) else None
         error = JSONRPCError(jsonrpc="2.0", id=answered, error=ErrorData(code=code, message=reason))
         await self.send(SessionMessage(error))
 
 
 def _is_valid(line: str) -> bool:
+    """Whether the package answers a message. It takes a request whose id is null or a fraction for a notification."""
     try:
-        jsonrpc_message_adapter.validate_json(line, by_name=False)
+        message = jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValidationError:
         return False
-    return True
+    if not isinstance(message, JSONRPCNotification) or '"id"' not in line:
+        return True
+    return "id" not in json.loads(line)
+
+
+def _is_id(id: object) -> TypeGuard[int | str]:
+    return isinstance(id, str) or (isinstance(id, int) and not isinstance(id, bool) and abs(id) <= _LARGEST_ID)

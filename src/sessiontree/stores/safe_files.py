@@ -17,6 +17,7 @@ from msgspec import Struct
 from sessiontree.errors import PathError
 from sessiontree.stores.atomic_files import write_all
 from sessiontree.stores.os_calls import OS_CALLS
+from sessiontree.stores.temporary_files import mark_as_written, new_temporary_name, sweep_open_once
 
 _FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 _KINDS = {
@@ -201,10 +202,12 @@ def write_file(path: str, data: bytes, permissions: int | None = None) -> list[s
         old = _lstat(folder, name)
         if old is not None:
             check_regular(old, path)
-        temporary = f".{os.urandom(8).hex()}.tmp"
+        sweep_open_once(folder)
+        temporary = new_temporary_name()
         fd = os.open(
             temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=folder
         )
+        mark_as_written(fd)
         try:
             write_all(fd, data, OS_CALLS)
             if old is not None and (old.st_uid, old.st_gid) != (os.fstat(fd).st_uid, os.fstat(fd).st_gid):
@@ -228,7 +231,7 @@ def write_link(path: str, target: str) -> list[str]:
     """Create or replace a symbolic link, atomically; returns the folders that were created for it."""
     created: list[str] = []
     with open_parent(path, created=created) as (folder, name):
-        temporary = f".{os.urandom(8).hex()}.tmp"
+        temporary = new_temporary_name()
         os.symlink(target, temporary, dir_fd=folder)
         try:
             os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)

@@ -20,8 +20,11 @@ from sessiontree.stores.os_calls import OS_CALLS, OsCalls
 
 LEFTOVER_SECONDS = 3600.0
 _LEFTOVER_NAME = r"(?s)\..+\.[0-9a-f]{12}\.tmp"
+_OWN_LEFTOVER_NAME = r"\.sessiontree\.[0-9a-f]{12}\.tmp"
 _swept: set[str] = set()
 """Folders that this process has already swept."""
+_swept_open: set[tuple[int, int]] = set()
+"""The same for folders that were swept through a descriptor, by device and inode."""
 
 
 def temporary_path(path: str) -> str:
@@ -44,6 +47,34 @@ def sweep_once(folder: str, os_calls: OsCalls = OS_CALLS) -> None:
     for path in iter_leftovers(folder):
         with contextlib.suppress(OSError):
             remove_leftover(path, os_calls)
+
+
+def new_temporary_name() -> str:
+    """A new hidden name that does not depend on the name of the file to write, which may be as long as is possible."""
+    return f".sessiontree.{os.urandom(6).hex()}.tmp"
+
+
+def sweep_open_once(folder: int) -> None:
+    """Like `sweep_once`, for an open folder of a project: only files with our own name, without following a link."""
+    with contextlib.suppress(OSError):
+        found = os.fstat(folder)
+        if (found.st_dev, found.st_ino) in _swept_open:
+            return
+        _swept_open.add((found.st_dev, found.st_ino))
+        for name in _names_in(folder):
+            if re.fullmatch(_OWN_LEFTOVER_NAME, name):
+                with contextlib.suppress(OSError):
+                    if _is_leftover(name, folder):
+                        os.unlink(name, dir_fd=folder)
+
+
+def _names_in(folder: int) -> list[str]:
+    """The names in a folder whose descriptor may be only a location (O_PATH)."""
+    fd = os.open(os.curdir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        return os.listdir(fd)
+    finally:
+        os.close(fd)
 
 
 def find_leftovers(folders: Iterable[str]) -> list[str]:
@@ -80,13 +111,14 @@ def remove_leftover(path: str, os_calls: OsCalls = OS_CALLS) -> None:
     shutil.rmtree(path)
 
 
-def _is_leftover(path: str) -> bool:
-    found = os.lstat(path)
+def _is_leftover(path: str, folder: int | None = None) -> bool:
+    """Whether a path is a leftover; with `folder`, the name of a file in that open folder."""
+    found = os.stat(path, dir_fd=folder, follow_symlinks=False)
     if found.st_uid != os.geteuid():
         return False
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(found.st_mode) and folder is None:
         return _is_old(max((os.lstat(inner).st_ctime for inner in _everything_in(path)), default=found.st_ctime))
-    return stat.S_ISREG(found.st_mode) and _is_old(found.st_ctime) and not _is_locked(path)
+    return stat.S_ISREG(found.st_mode) and _is_old(found.st_ctime) and not _is_locked(path, folder)
 
 
 def _everything_in(folder: str) -> Iterator[str]:
@@ -99,9 +131,9 @@ def _is_old(changed: float) -> bool:
     return time.time() - changed > LEFTOVER_SECONDS
 
 
-def _is_locked(path: str) -> bool:
+def _is_locked(path: str, folder: int | None) -> bool:
     """Whether a process is writing the file; unknown counts as no, because the file is old."""
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     try:
         OS_CALLS.flock(fd, LOCK_EX | LOCK_NB)
     except BlockingIOError:

@@ -35,6 +35,8 @@ class _Part(Struct, frozen=True):
 def draw_diff(found: Diff, width: int, bold: Paint, dim: Paint) -> Iterator[str]:
     """Render the comparison; no line is wider than `width` columns."""
     yield from _heading(found, width)
+    if found.is_one_branch:
+        return
     side = (width - len(_BETWEEN)) // 2
     parts = _parts(found)
     if side >= _NARROWEST:
@@ -58,7 +60,14 @@ def _heading(found: Diff, width: int) -> Iterator[str]:
         yield "the branches have no entries in common"
     else:
         shared = plural(found.shared, "entry", "entries")
-        yield cut(f"branches diverge after {short_entry_id(found.ancestor)} ({shared} in common)", width)
+        last, continuation = short_entry_id(found.ancestor), found.continuation
+        if found.is_one_branch:
+            yield cut(f"both branches end at {last} ({shared}); there is nothing to compare", width)
+        elif continuation is not None:
+            end = short_entry_id(continuation.leaf or "")
+            yield cut(f"the branch of {end} continues after {last} ({shared} in common)", width)
+        else:
+            yield cut(f"branches diverge after {last} ({shared} in common)", width)
     yield ""
 
 

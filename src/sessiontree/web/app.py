@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
@@ -39,7 +39,12 @@ class SiteApp:
         self._live, self._chats = Live(site), Chats(site)
         self._running = Explorations(site, self._live)
         self.routes = Starlette(
-            routes=self._list_routes(), exception_handlers={SessionTreeError: self._on_error, OSError: self._on_error}
+            routes=self._list_routes(),
+            exception_handlers={
+                SessionTreeError: self._on_error,
+                OSError: self._on_error,
+                ClientDisconnect: _on_disconnect,
+            },
         )
 
     def _list_routes(self) -> list[BaseRoute]:
@@ -104,6 +109,11 @@ class SiteApp:
 
     async def _on_error(self, request: Request, error: Exception) -> Response:
         return _error_response(self._site, request, error)
+
+
+async def _on_disconnect(_request: Request, _error: Exception) -> Response:
+    """A client that left before its request was complete: no one reads the answer, and it is no error of ours."""
+    return PlainTextResponse("the request is incomplete\n", HTTPStatus.BAD_REQUEST)
 
 
 def build_app(workbench: Workbench, access: Access, *, read_only: bool = False, limit: RateLimit | None = None) -> Gate:

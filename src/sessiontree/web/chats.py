@@ -17,7 +17,7 @@ from sessiontree.agent.approval import Question
 from sessiontree.agent.controller import Controller
 from sessiontree.agent.events import Event, Persisted, Retry
 from sessiontree.app.event_json import encode_event
-from sessiontree.app.start import StartOptions, open_controller
+from sessiontree.app.start import StartOptions, is_unsaved_demo, open_controller
 from sessiontree.errors import NotFoundError, SessionTreeError, UsageError
 from sessiontree.library.summary import Summary
 from sessiontree.stores.repositories import home_folder
@@ -120,6 +120,7 @@ class Chats:
             settings=workbench.settings,
             model=model or workbench.settings.model,
             session=None if summary is None else summary.ref,
+            in_memory=summary is None and is_unsaved_demo(model, workbench.settings),
         )
         chat = Chat(secrets.token_urlsafe(9))
         self._chats[chat.id] = chat

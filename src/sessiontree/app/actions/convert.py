@@ -8,7 +8,9 @@ import shlex
 from sessiontree import plugins
 from sessiontree.app.actions.contract import ActionPlan, Description, Done, unchanged
 from sessiontree.app.actions.files import RemoveFilesPlan
-from sessiontree.conversion.install import Plan, Request, check_not_empty, install, make_plan
+from sessiontree.conversion.copies import CopyFile
+from sessiontree.conversion.install import Plan, Request, check_not_empty, make_plan
+from sessiontree.conversion.launch import install_copy
 from sessiontree.core.jsonio import JsonObject
 from sessiontree.errors import UsageError
 from sessiontree.session.session import Session
@@ -19,9 +21,11 @@ class ConvertPlan(ActionPlan[Session]):
 
     action = "convert"
 
-    def __init__(self, session: Session, expected: Plan) -> None:
+    def __init__(self, session: Session, expected: Plan, copies: CopyFile | None = None) -> None:
         super().__init__(unchanged(session))
         self._session, self.expected = session, expected
+        # A file that the user named can be anywhere, and of any age: it is not listed as a copy.
+        self._copies = copies if expected.request.out is None else None
 
     def describe(self) -> Description:
         plan = self.expected
@@ -32,7 +36,7 @@ class ConvertPlan(ActionPlan[Session]):
         return Description(self.action, title, tuple(steps), losses, data=conversion_fields(plan))
 
     def _carry_out(self) -> Done[Session]:
-        converted = install(self._session, self.expected)
+        converted = install_copy(self._session, self.expected, self._copies)
         related = self.expected.related_folder
         folder = related[1] if related else None
         paths = [self.expected.path, *(_files_below(folder) if folder else ())]
@@ -43,10 +47,13 @@ def _files_below(folder: str) -> list[str]:
     return [os.path.join(parent, name) for parent, _, names in os.walk(folder) for name in names]
 
 
-def plan_convert(session: Session, request: Request) -> ConvertPlan:
-    """Plan a conversion. Everything except the writing is done now, so the plan has the report of losses."""
+def plan_convert(session: Session, request: Request, copies: CopyFile | None = None) -> ConvertPlan:
+    """Plan a conversion. Everything except the writing is done now, so the plan has the report of losses.
+
+    An installed copy is recorded in `copies`, so that it is listed under its origin.
+    """
     check_not_empty(session)
-    return ConvertPlan(session, make_plan(session, request))
+    return ConvertPlan(session, make_plan(session, request), copies)
 
 
 def check_target(name: str) -> str:

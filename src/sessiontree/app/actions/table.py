@@ -32,11 +32,13 @@ from sessiontree.app.summaries import summary_options
 from sessiontree.archive.archive_home import Home, can_archive
 from sessiontree.archive.tags import TagFile
 from sessiontree.compaction.prune_outputs import can_prune
+from sessiontree.conversion.copies import CopyFile
 from sessiontree.conversion.install import Request
 from sessiontree.errors import UsageError
 from sessiontree.session.reader import CURRENT
 from sessiontree.session.session import Session
 from sessiontree.settings import Settings
+from sessiontree.stores.repositories import open_repository
 
 ArgumentKind: TypeAlias = Literal["entry", "entries", "text", "texts", "path", "choice", "flag"]
 """`entry` is the id of an entry; `choice` is one of `choices`."""
@@ -138,7 +140,8 @@ def _compact(subject: Subject, instructions: str | None = None) -> ActionPlan[An
 
 
 def _convert(subject: Subject, to: str, branch: Any = "active", path: str | None = None) -> ActionPlan[Any]:
-    return plan_convert(subject.session, Request(check_target(to), branch=branch, out=path))
+    copies = CopyFile(open_repository(subject.home.folder).documents)
+    return plan_convert(subject.session, Request(check_target(to), branch=branch, out=path), copies)
 
 
 def _rewind(subject: Subject, entry: str | None = None, scope: Any = "both") -> ActionPlan[Any]:

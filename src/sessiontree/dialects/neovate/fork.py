@@ -1,4 +1,7 @@
-"""Fork a session like Neovate's `/branch`: lines are copied byte for byte, each with a mark of its origin."""
+"""Fork a session like Neovate's `/branch`: lines are copied byte for byte, each with a mark of its origin.
+
+Approvals in the settings are not copied: the user gave those to one session, not to its copies.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from sessiontree.dialects.defaults import replace_field
 from sessiontree.dialects.neovate.locations import session_id
 from sessiontree.dialects.neovate.path import find_history
 from sessiontree.dialects.neovate.records import string
+
+_APPROVALS = {"approvalMode", "approvalTools"}
 
 
 def encode_fork(lines: IndexedLines, leaf: int | None, meta: SessionMeta) -> Iterator[bytes]:
@@ -48,6 +53,8 @@ def _for_session(raw: bytes, session: str, meta: SessionMeta) -> bytes:
         fields: dict[str, Any] = parse_json(raw)
     except ValueError:
         return raw
+    if fields.get("type") == "config":
+        raw = _without_approvals(raw, fields)
     if "sessionId" in fields:
         raw = replace_field(raw, "sessionId", session)
     if fields.get("type") != "message" or meta.forked_from is None:
@@ -56,6 +63,13 @@ def _for_session(raw: bytes, session: str, meta: SessionMeta) -> bytes:
     if "forkedFrom" in fields:
         return render_json({**fields, "sessionId": session, "forkedFrom": mark})
     return raw.rstrip()[:-1].rstrip() + b',"forkedFrom":' + render_json(mark) + b"}"
+
+
+def _without_approvals(raw: bytes, fields: dict[str, Any]) -> bytes:
+    config = fields.get("config")
+    if not isinstance(config, dict) or not _APPROVALS & config.keys():
+        return raw
+    return render_json({**fields, "config": {name: config[name] for name in config if name not in _APPROVALS}})
 
 
 def _last(lines: IndexedLines, leaf: int | None) -> dict[str, str]:
