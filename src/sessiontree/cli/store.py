@@ -1,10 +1,17 @@
 """Manage a database of sessions, such as PostgreSQL.
 
-status: show what it holds. upgrade: create or upgrade its tables. verify: find damage. vacuum: merge the small rows of
-appends, and remove old backups. add-tenant, remove-tenant, tenants: manage users who share the database but cannot see
-each other's data. blobs: store large content in an object store or, without a URL, in the database again. audit: show
-the latest writes, or turn the audit log on or off. add-token, tokens, revoke-token: manage users' access to a tenant
-through `sessiontree serve --users`.
+status              show what it holds
+upgrade             create or upgrade its tables
+verify              find damage
+vacuum              merge the small rows of appends, remove old backups
+tenants             list users, who cannot see each other's data
+add-tenant NAME     add one, or change the quota (default: no limit)
+remove-tenant NAME  remove one that has no sessions
+blobs [URL]         put large content in an object store (default: here)
+audit [on|off]      show the latest writes; turn the audit log on or off
+tokens              list the tokens for `sessiontree serve --users`
+add-token TENANT    create one, with access to a tenant
+revoke-token ID     revoke one
 """
 
 from __future__ import annotations
@@ -208,8 +215,9 @@ def _upgrade(repository: MaintainedRepository, options: Options) -> None:
     done = repository.upgrade()
     if options.json:
         output.print_json({"home": repository.home, "migrations": done})
-    else:
-        stderr.print_line(f"{clean(repository.home)}: {f'upgraded to version {done[-1]}' if done else 'is current'}")
+        return
+    state = f"now at version {done[-1]}" if done else "up to date"
+    stderr.print_line(f"{clean(repository.home)}: the tables are {state}")
 
 
 def _verify(repository: MaintainedRepository, options: Options) -> int:

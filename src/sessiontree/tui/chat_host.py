@@ -65,6 +65,8 @@ class TranscriptOutput:
 class FullScreenChat(BaseChat):
     """A chat on a screen."""
 
+    key_help = ("F1 shows the keys",)
+
     def __init__(self, view: ChatScreen, *, is_in_memory: bool = False) -> None:
         super().__init__(is_in_memory=is_in_memory)
         self._view = view
