@@ -1,17 +1,19 @@
 """Manage a database of sessions, such as PostgreSQL.
 
-status              show what it holds
-upgrade             create or upgrade its tables
-verify              find damage
-vacuum              merge the small rows of appends, remove old backups
-tenants             list users, who cannot see each other's data
-add-tenant NAME     add one, or change the quota (default: no limit)
-remove-tenant NAME  remove one that has no sessions
-blobs [URL]         put large content in an object store (default: here)
-audit [on|off]      show the latest writes; turn the audit log on or off
-tokens              list the tokens for `sessiontree serve --users`
-add-token TENANT    create one, with access to a tenant
-revoke-token ID     revoke one
+ACTION is one of:
+
+    status              show what it holds
+    upgrade             create or upgrade its tables
+    verify              find damage
+    vacuum              merge the small rows of appends, remove old backups
+    tenants             list users, who cannot see each other's data
+    add-tenant NAME     add one, or change the quota (default: no limit)
+    remove-tenant NAME  remove one that has no sessions
+    blobs [URL]         put large content in an object store (default: here)
+    audit [on|off]      show the latest writes; turn the audit log on or off
+    tokens              list the tokens for `sessiontree serve --users`
+    add-token TENANT    create one, with access to a tenant
+    revoke-token ID     revoke one
 """
 
 from __future__ import annotations
@@ -50,9 +52,7 @@ _TOKENS = ("tokens", "add-token", "revoke-token")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "action", choices=(*_MAINTENANCE, *_TENANTS, *_TOKENS), metavar="ACTION", help="what to do, see above"
-    )
+    parser.add_argument("action", choices=(*_MAINTENANCE, *_TENANTS, *_TOKENS), metavar="ACTION", help="what to do")
     parser.add_argument(
         "name",
         nargs="?",
