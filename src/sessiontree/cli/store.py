@@ -117,7 +117,7 @@ def _manage_tenants(repository: SessionRepository, options: Options) -> None:
     if options.action == "blobs":
         repository.set_blob_store(options.name or "")
         where = clean(options.name) if options.name else "the database"
-        stderr.print_line(f"{clean(repository.home)}: new blobs are stored in {where}")
+        _print_done(repository, options, {"blobs": options.name or None}, f"new blobs are stored in {where}")
         return
     if options.action == "audit":
         _audit(repository, options)
@@ -126,7 +126,7 @@ def _manage_tenants(repository: SessionRepository, options: Options) -> None:
         raise UsageError(f"store {options.action}: name the tenant")
     if options.action == "remove-tenant":
         repository.remove_tenant(options.name)
-        stderr.print_line(f"{clean(repository.home)}: the tenant {options.name} was removed")
+        _print_done(repository, options, {"removed": options.name}, f"the tenant {options.name} was removed")
         return
     from sessiontree.stores.object_blobs import parse_size
 
@@ -135,6 +135,14 @@ def _manage_tenants(repository: SessionRepository, options: Options) -> None:
         output.print_json({"tenant": options.name, "home": address})
     else:
         output.print_lines([clean(address)])
+
+
+def _print_done(repository: SessionRepository, options: Options, fields: dict[str, object], done: str) -> None:
+    """Report what an action without other output has done."""
+    if options.json:
+        output.print_json({"home": repository.home, **fields})
+    else:
+        stderr.print_line(f"{clean(repository.home)}: {done}")
 
 
 def _print_all(
@@ -157,7 +165,8 @@ def _manage_tokens(repository: SessionRepository, options: Options) -> None:
         raise UsageError(f"store {options.action}: name the {'tenant' if options.action == 'add-token' else 'token'}")
     if options.action == "revoke-token":
         repository.revoke_token(options.name)
-        stderr.print_line(f"{clean(repository.home)}: the token {clean(options.name)} was revoked")
+        done = f"the token {clean(options.name)} was revoked"
+        _print_done(repository, options, {"revoked": options.name}, done)
         return
     token = repository.add_token(options.name, scope=options.scope, note=options.note)
     if options.json:
@@ -175,7 +184,8 @@ def _token_line(token: AccessToken) -> str:
 def _audit(repository: TenantRepository, options: Options) -> None:
     if options.name in ("on", "off"):
         repository.set_audit(enabled=options.name == "on")
-        stderr.print_line(f"{clean(repository.home)}: the audit log is {options.name}")
+        is_on = options.name == "on"
+        _print_done(repository, options, {"audit": is_on}, f"the audit log is {options.name}")
         return
     if options.name:
         raise UsageError(f"store audit {options.name}: expected on, off or nothing")
