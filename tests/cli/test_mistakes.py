@@ -198,6 +198,19 @@ def test_a_misspelled_option_or_value_is_named_with_a_suggestion(
     assert ran.err == f"sessiontree: {message} (see `sessiontree {command[0]} --help`)\n"
 
 
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("", "nothing to append: stdin is empty; pass ROLE and TEXT, or entries as JSON on stdin"),
+        ("hello", "stdin line 1: expected a JSON object, got hello"),
+        ('{"type":"custom"}\n\nx', "stdin line 2: expected a JSON object, got an empty line"),
+    ],
+)
+def test_input_that_is_not_an_entry_is_described(run: Run, session: str, data: str, message: str) -> None:
+    ran = run("append", session, stdin=data)
+    assert (ran.code, ran.out, ran.err) == (2, "", f"sessiontree: {message}\n")
+
+
 def test_a_session_without_requests_has_no_cost(run: Run, tmp_path: Path) -> None:
     with sessiontree.create(tmp_path, home=tmp_path / "home") as session:
         session.append("user", "hello")
