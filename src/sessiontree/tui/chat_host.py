@@ -63,7 +63,7 @@ class TranscriptOutput:
 
 
 class FullScreenChat(BaseChat):
-    """A chat on a screen."""
+    """The full-screen chat: lines go to its transcript, and questions are dialogs."""
 
     key_help = ("F1 shows the keys",)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Command(Struct, frozen=True):
-    """A /command."""
+    """A slash command of the chat: its name, its arguments as the help shows them, and the function that runs it."""
 
     name: str
     arguments: str
