@@ -43,17 +43,17 @@ def main() -> None:
     with contextlib.suppress(ValueError):  # started from another folder: then the whole path is right
         program = program.relative_to(Path.cwd())
     export = (
-        f"  export HOME={shlex.quote(str(SAMPLE))}    # read the sample library, in this shell only\n"
+        f"  # read the sample library, in this shell only:\n  export HOME={shlex.quote(str(SAMPLE))}\n\n"
         if not has_sessions
         else ""
     )
     print(f"""
 Try next, with an id or a title of the list:
 
-{export}  {program} tree SESSION           draw its branches
-  {program} search WORDS           find what was written in any of them
-  {program} resume SESSION --print  the command that resumes it in its agent
-  {program} --help""")
+{export}  {program} tree SESSION            draw its branches
+  {program} search WORDS            search all of them
+  {program} resume SESSION --print  show how to resume it
+  {program} --help                  list all commands""")
     sys.exit(code)
 
 

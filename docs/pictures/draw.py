@@ -45,7 +45,7 @@ SCENES: dict[str, tuple[int, int, str, tuple[str, ...]]] = {
     "context": (100, 26, "shop", ('sessiontree context "Move the queue to PostgreSQL"',)),
     "search": (100, 14, "shop", ("sessiontree search clock",)),
     "search-cjk": (100, 10, "shop", ("sessiontree search 完成",)),
-    "doctor": (100, 14, "shop", ('sessiontree doctor "Rate limits for the API"',)),
+    "doctor": (100, 18, "shop", ('sessiontree doctor "Rate limits for the API"',)),
     "repair": (100, 18, "shop", ('sessiontree repair "Rate limits for the API"',)),
     "convert": (100, 22, "shop", (f"sessiontree convert {LOGIN} --to pi",)),
     "stats": (100, 16, "shop", ("sessiontree stats --all",)),

@@ -196,7 +196,7 @@ def test_leaving_with_a_summary_on_the_command_line(run: Run, world: World) -> N
         (("merge", "S", "nowhere"), 1, "no entry"),
         (("merge", "S", "by hand", "--how", "pick"), 2, "must be used together"),
         (("merge", "S", "by hand", "--entries", "by hand"), 2, "must be used together"),
-        (("merge", "S", "by hand", "--how", "sideways"), 2, "invalid choice"),
+        (("merge", "S", "by hand", "--how", "sideways"), 2, "unknown value"),
         (("merge", "S", "by hand", "--summarizer", "nobody"), 1, "nobody"),
         (("merge", "S", "by hand", "--from-session", "/nowhere.jsonl"), 1, "nowhere"),
         (("diff", "S", "by hand"), 2, "required"),

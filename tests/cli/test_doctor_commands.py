@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from sessiontree.cli import main
 from tests.cli.conftest import Run
 from tests.damage import BUILDERS, DAMAGE
 
@@ -34,6 +37,21 @@ def test_findings_have_rule_count_position_cost_client_and_repair(run: Run, tmp_
     (report,) = run("doctor", str(path), "--json").json["sessions"]
     (finding,) = report["findings"]
     assert set(finding) == {"rule", "severity", "count", "places", "meaning", "cost", "owner", "repair"}
+
+
+def test_findings_are_wrapped_between_words_in_a_terminal(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = damaged(tmp_path, "claude", "stub glued to a record")
+    whole = run("doctor", str(path)).out
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("sessiontree.cli.output.is_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    main(["doctor", str(path)])
+    wrapped = capsys.readouterr().out
+    assert wrapped.split() == whole.split()
+    assert wrapped.splitlines()[0] == whole.splitlines()[0]
+    assert max(map(len, wrapped.splitlines()[1:])) <= 60 < max(map(len, whole.splitlines()[1:]))
 
 
 def test_a_folder_is_checked_and_summarized(run: Run) -> None:

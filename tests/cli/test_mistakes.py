@@ -174,8 +174,41 @@ def test_an_unknown_agent_is_refused_with_the_known_ones(run: Run, session: str,
 
 
 def test_an_unknown_option_names_the_help_of_its_command(run: Run) -> None:
-    assert "unrecognized arguments: --older 5d (see `sessiontree clean --help`)" in run("clean", "--older", "5d").err
+    close = "unknown option '--older'; did you mean '--older-than'? (see `sessiontree clean --help`)"
+    assert close in run("clean", "--older", "5d").err
     assert "unrecognized arguments: --oops (see `sessiontree search --help`)" in run("search", "x", "--oops").err
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (("list", "--limt=3"), "unknown option '--limt=3'; did you mean '--limit'?"),
+        (("convert", "S", "--to", "pi", "--branch", "al"), "--branch: unknown value 'al'; did you mean 'all'?"),
+        (("convert", "S", "--to", "pi", "--branch", "x"), "--branch: unknown value 'x'; choose from active, all"),
+        (("store", "upgrad"), "ACTION: unknown value 'upgrad'; did you mean 'upgrade'?"),
+        (("list", "--limit", "many"), "--limit: 'many' is not a whole number"),
+        (("store", "vacuum", "--days", "many"), "--days: 'many' is not a number"),
+    ],
+)
+def test_a_misspelled_option_or_value_is_named_with_a_suggestion(
+    run: Run, command: tuple[str, ...], message: str
+) -> None:
+    ran = run(*command)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == f"sessiontree: {message} (see `sessiontree {command[0]} --help`)\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ("", "nothing to append: stdin is empty; pass ROLE and TEXT, or entries as JSON on stdin"),
+        ("hello", "stdin line 1: expected a JSON object, got hello"),
+        ('{"type":"custom"}\n\nx', "stdin line 2: expected a JSON object, got an empty line"),
+    ],
+)
+def test_input_that_is_not_an_entry_is_described(run: Run, session: str, data: str, message: str) -> None:
+    ran = run("append", session, stdin=data)
+    assert (ran.code, ran.out, ran.err) == (2, "", f"sessiontree: {message}\n")
 
 
 def test_a_session_without_requests_has_no_cost(run: Run, tmp_path: Path) -> None:

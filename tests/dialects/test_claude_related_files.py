@@ -6,14 +6,8 @@ import os
 
 import pytest
 
-from sessiontree.dialects.claude.locations import is_project_folder, project_key
-from sessiontree.dialects.claude.related_files import (
-    agent_meta,
-    agent_of,
-    agent_transcripts,
-    agents_by_call,
-    spilled_outputs,
-)
+from sessiontree.dialects.claude.locations import project_key
+from sessiontree.dialects.claude.related_files import agent_transcripts, spilled_outputs
 from sessiontree.session.open import open_store
 from sessiontree.stores.memory import MemoryStore
 
@@ -49,36 +43,11 @@ def test_the_hash_is_that_of_signed_32_bit_arithmetic() -> None:
     assert int(project_key("/" + "z" * 240).rpartition("-")[2], 36) == value
 
 
-def test_the_folder_of_a_long_path_may_have_another_hash() -> None:
-    long = "/" + "a" * 220
-    assert is_project_folder("-" + "a" * 199 + "-other", long)
-    assert not is_project_folder("-" + "a" * 199, long)
-    assert is_project_folder("-x", "/x")
-    assert not is_project_folder("-x-y", "/x")
-
-
 def test_a_sub_agent_s_transcript_is_in_the_session_s_folder_or_next_to_the_session() -> None:
     assert agent_transcripts(TRANSCRIPT, "a1") == (
         os.path.join("projects", "-x", "5a", "subagents", "agent-a1.jsonl"),
         os.path.join("projects", "-x", "agent-a1.jsonl"),
     )
-
-
-def test_the_files_of_a_sub_agent_are_linked_by_name() -> None:
-    (transcript, _) = agent_transcripts(TRANSCRIPT, "acompact-1")
-    assert agent_of(transcript) == agent_of(agent_meta(transcript)) == "acompact-1"
-    assert agent_of(TRANSCRIPT) is None
-
-
-def test_the_call_that_started_a_sub_agent_is_in_its_meta_file() -> None:
-    metas = {"a1": {"toolUseId": "toolu_1"}, "a2": {"agentType": "x"}, "a3": None}
-    assert agents_by_call(metas) == {"toolu_1": "a1"}
-
-
-def test_older_clients_name_the_sub_agent_on_the_result_line() -> None:
-    content = [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "done"}]
-    line = {"type": "user", "message": {"content": content}, "toolUseResult": {"agentId": "a1"}}
-    assert agents_by_call({}, [line, {"type": "user", "toolUseResult": "Error: x"}]) == {"toolu_1": "a1"}
 
 
 def test_spilled_output_is_looked_for_at_its_path_and_in_the_session_s_folder() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 
@@ -161,6 +162,14 @@ def test_the_picture_has_a_row_for_each_message_and_folds_runs() -> None:
         "b1",
     ]
     assert sum(data["folded"]["hidden"]) == 6
+
+
+def test_the_picture_names_the_tool_of_a_result_that_does_not_name_it() -> None:
+    data = header() + message("a", None, "assistant", [call("c", "bash", command="x")])
+    page = exported(data + message("b", "a", "toolResult", "done", toolCallId="c"), "html")
+    graph = re.search(r'id="graph-data">(.*?)</script>', page)
+    assert graph is not None
+    assert "bash" in json.loads(graph[1])["texts"]
 
 
 def test_data_in_a_script_element_cannot_end_it() -> None:

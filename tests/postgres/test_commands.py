@@ -72,7 +72,7 @@ def test_sessions_are_pushed_and_pulled_byte_for_byte_and_only_once(
     session.append("user", image)
     session.close()
     other = write_session(home)
-    assert "copied" in printed(capsys, "push", repository.home, "--dry-run")
+    assert "to copy" in printed(capsys, "push", repository.home, "--dry-run")
     assert list(repository.iter_stats()) == []
     assert printed(capsys, "push", repository.home).count("copied") == 2
     assert printed(capsys, "push", repository.home) == "", "the second time nothing is left to copy"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -272,11 +273,31 @@ def test_tenants_are_added_listed_and_removed_by_commands(
     assert "1 session," in (shown := capsys.readouterr().out)
     assert "of 1,500,000" in shown
     assert main(["store", "remove-tenant", "alice", "--home", repository.home]) == 1
-    assert "has 1 sessions" in capsys.readouterr().err
+    assert "has 1 session;" in capsys.readouterr().err
     assert main(["store", "add-tenant", "bob", "--home", address]) == 2, "a tenant cannot add tenants"
     open_postgres_repository(address).delete(session.ref)
     assert main(["store", "remove-tenant", "alice", "--home", repository.home]) == 0
     assert repository.tenants() == []
+
+
+def test_every_action_of_store_prints_one_json_object(
+    repository: PostgresRepository, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(*arguments: str) -> dict[str, object]:
+        assert main(["store", *arguments, "--json", "--home", repository.home]) == 0
+        found: dict[str, object] = json.loads(capsys.readouterr().out)
+        return found
+
+    run("add-tenant", "alice")
+    run("add-token", "alice")
+    (token,) = repository.tokens()
+    assert run("revoke-token", token.id)["revoked"] == token.id
+    assert run("audit", "on")["audit"] is True
+    assert run("audit", "off")["audit"] is False
+    assert run("blobs")["blobs"] is None
+    assert run("remove-tenant", "alice")["removed"] == "alice"
+    for action in ("status", "upgrade", "verify", "vacuum", "tenants", "tokens", "audit"):
+        assert run(action)["home"] == repository.home
 
 
 def test_tenants_share_the_connections_of_their_database(repository: PostgresRepository, tenant: OpenTenant) -> None:

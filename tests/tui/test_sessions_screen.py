@@ -153,6 +153,7 @@ def test_text_is_searched_in_the_sessions_of_the_scope_only(running: Running, wo
             await pilot.app.workers.wait_for_complete()
             assert titles(pilot) == []
             assert "0 sessions · this project (shop)" in text_of(pilot, "status")
+            assert "Tab: all projects" in text_of(pilot, "status")
 
     asyncio.run(run())
 

@@ -57,7 +57,10 @@ class TreeSession:
         session_settings: SessionSettings | dict[str, Any] | None = None,
         durability: Durability = "turn",
     ) -> None:
-        from agents.memory.session_settings import SessionSettings, coerce_session_settings
+        try:
+            from agents.memory.session_settings import SessionSettings, coerce_session_settings
+        except ImportError as error:
+            raise ImportError("this needs the SDK: pip install 'sessiontree[openai-agents]'") from error
 
         self.session_id = session_id
         self.session_settings = (

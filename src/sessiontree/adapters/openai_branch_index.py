@@ -30,7 +30,7 @@ _NONE = -1
 
 
 class Branch(Struct):
-    """A branch that exists."""
+    """A branch of the session that was created, by its name, with its last entry."""
 
     name: str
     tip: int = _NONE

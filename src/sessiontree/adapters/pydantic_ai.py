@@ -24,14 +24,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from pydantic import TypeAdapter
-from pydantic_ai.conversation_store import (
-    ConversationConflict,
-    ConversationEntry,
-    ConversationRecord,
-    ConversationStore,
-)
-from pydantic_ai.messages import ModelMessage, ModelResponse
+
+try:
+    from pydantic import TypeAdapter
+    from pydantic_ai.conversation_store import (
+        ConversationConflict,
+        ConversationEntry,
+        ConversationRecord,
+        ConversationStore,
+    )
+    from pydantic_ai.messages import ModelMessage, ModelResponse
+except ImportError as error:
+    raise ImportError("this needs Pydantic AI: pip install 'sessiontree[pydantic-ai]'") from error
 
 from sessiontree.adapters.named_session import NamedSession, session_id_of
 from sessiontree.adapters.worker_threads import run_read, run_write

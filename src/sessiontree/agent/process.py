@@ -204,6 +204,7 @@ class RunningCommand:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
+                # Its own group, so that it can be ended, and no terminal, so that it cannot read the user's keys.
                 start_new_session=True,
             )
 

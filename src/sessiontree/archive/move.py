@@ -36,7 +36,6 @@ class Move(Struct, frozen=True):
     session: str
     source: str
     target: str
-    old_cwd: str
     new_cwd: str
     changes: tuple[ByteChange, ...]
 
@@ -55,7 +54,7 @@ def plan_move(session: Session, cwd: str, allowed_paths: AllowedPaths, environme
     folder = _target_folder(session, new, root, source, environment)
     target = allowed_paths.check(os.path.join(folder, os.path.basename(source)))
     change = _change_cwd(session, new)
-    return Move(session.id, source, target, session.cwd, new, () if change is None else (change,))
+    return Move(session.id, source, target, new, () if change is None else (change,))
 
 
 def _target_folder(session: Session, cwd: str, root: str, source: str, environment: Mapping[str, str]) -> str:

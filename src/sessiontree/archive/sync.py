@@ -119,7 +119,7 @@ class FolderSync:
             else:
                 yield from self._merge(local, remote, both_ways=both_ways, dry_run=dry_run)
         except (SessionTreeError, OSError) as error:
-            yield SyncResult(local, "failed", str(error))
+            yield SyncResult(local, "failed", _reason(error))
 
     def _copy(self, source: str, target: str, dry_run: bool, *, keep_mtime: bool = True) -> SyncResult:
         if not dry_run:
@@ -179,7 +179,12 @@ class FolderSync:
                     with contextlib.suppress(ExistsError):
                         yield self._copy(path, copy, dry_run)
             except (SessionTreeError, OSError) as error:
-                yield SyncResult(path, "failed", str(error))
+                yield SyncResult(path, "failed", _reason(error))
+
+
+def _reason(error: SessionTreeError | OSError) -> str:
+    """The message of an error. That of Python for an `OSError` begins with its number."""
+    return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.strerror else str(error)
 
 
 def _report(path: str, result: MergeResult) -> Iterator[SyncResult]:

@@ -25,7 +25,7 @@ class Distance(Struct, frozen=True):
 
 
 class BranchFacts(Struct, frozen=True):
-    """One branch."""
+    """A branch as `branches` lists it: its name, and how far it is from the active one."""
 
     leaf: str
     name: str | None

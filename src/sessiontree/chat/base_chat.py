@@ -11,7 +11,7 @@ import os
 import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from sessiontree.agent.approval import Approvals, Question, Reply
 from sessiontree.agent.controller import Controller
@@ -77,6 +77,8 @@ class BaseChat(ABC):
     """The state of a chat. Also the `Approver` of its runs."""
 
     screen: Output
+    key_help: ClassVar[Sequence[str]]
+    """The keys of the front end, at the end of /help."""
 
     def __init__(self, *, is_in_memory: bool = False) -> None:
         self.is_in_memory = is_in_memory

@@ -67,6 +67,12 @@ class Conversation(BaseChat):
 
     screen: Screen
 
+    key_help = (
+        "Tab: complete · Up, Ctrl-R: earlier prompts · Alt-Enter: new line · Esc Esc: fork",
+        "During a run: Enter queues your message · Ctrl-S sends it after the current call",
+        "Esc, Ctrl-C: interrupt · Ctrl-C clears typed text first · twice, or Ctrl-D: quit",
+    )
+
     def __init__(self, screen: Screen, source: TextIO, *, is_in_memory: bool = False) -> None:
         super().__init__(is_in_memory=is_in_memory)
         self.screen = screen

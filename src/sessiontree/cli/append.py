@@ -12,7 +12,7 @@ from sessiontree.cli.sessions import open_session, remember_session
 from sessiontree.core.entries import Entry, MessageEntry, milliseconds
 from sessiontree.core.jsonio import parse_json
 from sessiontree.core.messages import message_text
-from sessiontree.errors import InvalidEntryError, WriteError
+from sessiontree.errors import InvalidEntryError, UsageError, WriteError
 from sessiontree.search.prompt_spool import remember
 from sessiontree.stores.repositories import home_folder
 from sessiontree.views.json import describe_entry
@@ -94,6 +94,8 @@ def _read_entries(options: Options) -> list[dict[str, Any]]:
 
 def _entries_on_stdin() -> list[dict[str, Any]]:
     data = sys.stdin.buffer.read().strip()
+    if not data:
+        raise UsageError("nothing to append: stdin is empty; pass ROLE and TEXT, or entries as JSON on stdin")
     try:
         values = [parse_json(data)]
     except ValueError:
@@ -101,8 +103,9 @@ def _entries_on_stdin() -> list[dict[str, Any]]:
         for number, line in enumerate(data.split(b"\n"), 1):
             try:
                 values.append(parse_json(line))
-            except ValueError as error:
-                raise InvalidEntryError(f"stdin line {number}: expected a JSON object: {error}") from None
+            except ValueError:
+                found = line.strip()[:40].decode("utf-8", "replace") or "an empty line"
+                raise InvalidEntryError(f"stdin line {number}: expected a JSON object, got {found}") from None
     for number, value in enumerate(values, 1):
         if not isinstance(value, dict):
             raise InvalidEntryError(f"stdin line {number}: expected a JSON object, got {type(value).__name__}")

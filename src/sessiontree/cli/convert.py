@@ -33,7 +33,8 @@ EXAMPLES = """examples:
 TARGET is claude, codex, pi, omp, neovate, opencode, gemini, qwen, native or a plugin's format. Data that the target
 cannot express is kept as metadata that its client ignores, and is restored when the session is converted back."""
 
-_KINDS = {"dropped": "dropped", "changed": "changed", "mapped": "mapped", "aside": "aside"}
+_KINDS = {"dropped": "dropped", "changed": "changed", "mapped": "mapped", "aside": "hidden"}
+"""The words for the kinds of notes; `--json` keeps the kinds themselves."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

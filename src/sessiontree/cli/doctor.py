@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import os
 import sys
+import textwrap
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -62,7 +63,9 @@ def run(options: Options) -> int:
     if options.json:
         output.print_json({"sessions": reports, "complete": not skipped, "skipped": skipped})
     else:
-        output.print_lines(line for report in checked for line in _render(report, alone=len(reports) == 1))
+        output.print_lines(
+            part for report in checked for line in _render(report, alone=len(reports) == 1) for part in _wrapped(line)
+        )
         if len(reports) > 1:
             output.print_lines(_summary(reports))
         for folder in skipped:
@@ -189,6 +192,14 @@ def _render(report: dict[str, Any], *, alone: bool) -> Iterator[str]:
             f"bytes {where['start']}-{where['end']}: {found['meaning']}{cost}"
         )
         yield "      " + one_line(f"{report['dialect']} {found['owner']}. Repair {found['repair']}.")
+
+
+def _wrapped(line: str) -> list[str]:
+    """Wrap the line of a finding between words in a terminal; paths, and lines for other programs, stay whole."""
+    if not output.is_terminal() or not line.startswith(" "):
+        return [line]
+    indent = " " * (6 if line.startswith("      ") else 4)  # below the text, after its mark if it has one
+    return textwrap.wrap(line, output.width(), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _summary(reports: list[dict[str, Any]]) -> Iterator[str]:

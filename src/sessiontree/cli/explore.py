@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sessiontree.cli import output, stderr
 from sessiontree.cli.explore_common import lane_worktrees, load_exploration, plain, print_results
-from sessiontree.cli.parser import Options, add_subcommand
+from sessiontree.cli.parser import Options, Parser, add_subcommand
 from sessiontree.cli.sessions import open_session, remember_session
 from sessiontree.cli.summaries import add_summary_options, build_summary_request
 from sessiontree.errors import UsageError
@@ -42,6 +42,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         title="subcommands", metavar="SUBCOMMAND", dest="subcommand", required=True, prog=parser.prog
     )
     subcommands.default = "start"
+    start, resume = _add_start(subcommands), _add_resume(subcommands)
+    _add_run_options(start, is_resume=False)
+    _add_run_options(resume, is_resume=True)
+    add_subcommand(subcommands, "list", "list the explorations of a session", "List the explorations of a session.")
+    compare = add_subcommand(subcommands, "compare", "compare the results of lanes", _COMPARE)
+    keep = add_subcommand(subcommands, "keep", "make a lane current and apply its files", _KEEP)
+    keep.add_argument("lane", metavar="LANE")
+    keep.add_argument("--no-files", action="store_true", help="do not change the project's files")
+    merge = add_subcommand(subcommands, "merge", "merge lanes and apply their files", _MERGE)
+    merge.add_argument("lanes", metavar="LANE", nargs="+")
+    drop = add_subcommand(subcommands, "drop", "mark lanes as dropped", _DROP)
+    drop.add_argument("lanes", metavar="LANE", nargs="+")
+    diff = add_subcommand(subcommands, "diff", "show the files of a lane as a diff", _DIFF)
+    diff.add_argument("lane", metavar="LANE")
+    for parser in (start, resume, merge):
+        add_summary_options(parser, with_model=parser is merge)
+    for parser in (start, resume, keep, merge, drop):
+        parser.add_argument("--keep-worktrees", action="store_true", help="keep the folders of lanes")
+    for parser in (resume, compare, keep, merge, drop, diff):
+        parser.add_argument("--run", metavar="ID", dest="which", help="id of the exploration (default: the last)")
+    _add_old_flags(start)
+
+
+def _add_start(subcommands: Any) -> Parser:
     start = add_subcommand(subcommands, "start", "start lanes, watch them, then decide", _START)
     start.add_argument("prompt", metavar="PROMPT", nargs="?", help="the prompt for all lanes")
     source = start.add_mutually_exclusive_group()
@@ -74,6 +98,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="maximum number of lanes and forks (default: 16)",
     )
     start.add_argument("--no-worktrees", action="store_true", help="let all lanes work in the project's folder")
+    return start
+
+
+def _add_resume(subcommands: Any) -> Parser:
     resume = add_subcommand(subcommands, "resume", "continue lanes whose process ended", _RESUME)
     resume.add_argument(
         "--again",
@@ -89,45 +117,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="allow this model, named in the session, in addition to the one in your settings; repeatable",
     )
-    for parser in (start, resume):
-        parser.add_argument(
-            "--budget",
-            metavar="N",
-            action="append",
-            default=[],
-            help="limit for all lanes together: 200k tokens, $2 or 10m; repeatable"
-            + (". Continues lanes that reached a limit" if parser is resume else ""),
-        )
-        parser.add_argument(
-            "--check", metavar="COMMAND", help="run this command when a lane finishes, to test its work"
-        )
-        parser.add_argument("--fork-on", metavar="COMMAND", help="fork a lane if this command fails when it finishes")
-        parser.add_argument(
-            "--approval",
-            metavar="MODE",
-            choices=("default", "autoEdit", "yolo"),
-            default="autoEdit",
-            help="approval mode: default (ask), autoEdit (lanes may change files in their worktree), yolo (and run "
-            "commands); autoEdit if not given",
-        )
-    add_subcommand(subcommands, "list", "list the explorations of a session", "List the explorations of a session.")
-    compare = add_subcommand(subcommands, "compare", "compare the results of lanes", _COMPARE)
-    keep = add_subcommand(subcommands, "keep", "make a lane current and apply its files", _KEEP)
-    keep.add_argument("lane", metavar="LANE")
-    keep.add_argument("--no-files", action="store_true", help="do not change the project's files")
-    merge = add_subcommand(subcommands, "merge", "merge lanes and apply their files", _MERGE)
-    merge.add_argument("lanes", metavar="LANE", nargs="+")
-    drop = add_subcommand(subcommands, "drop", "mark lanes as dropped", _DROP)
-    drop.add_argument("lanes", metavar="LANE", nargs="+")
-    diff = add_subcommand(subcommands, "diff", "show the files of a lane as a diff", _DIFF)
-    diff.add_argument("lane", metavar="LANE")
-    for parser in (start, resume, merge):
-        add_summary_options(parser, with_model=parser is merge)
-    for parser in (start, resume, keep, merge, drop):
-        parser.add_argument("--keep-worktrees", action="store_true", help="keep the folders of lanes")
-    for parser in (resume, compare, keep, merge, drop, diff):
-        parser.add_argument("--run", metavar="ID", dest="which", help="id of the exploration (default: the last)")
-    _add_old_flags(start)
+    return resume
+
+
+def _add_run_options(parser: Parser, *, is_resume: bool) -> None:
+    """Add the options of both commands that run lanes."""
+    parser.add_argument(
+        "--budget",
+        metavar="N",
+        action="append",
+        default=[],
+        help="limit for all lanes together: 200k tokens, $2 or 10m; repeatable"
+        + (". Continues lanes that reached a limit" if is_resume else ""),
+    )
+    parser.add_argument("--check", metavar="COMMAND", help="run this command when a lane finishes, to test its work")
+    parser.add_argument("--fork-on", metavar="COMMAND", help="fork a lane if this command fails when it finishes")
+    parser.add_argument(
+        "--approval",
+        metavar="MODE",
+        choices=("default", "autoEdit", "yolo"),
+        default="autoEdit",
+        help="approval mode: default (ask), autoEdit (lanes may change files in their worktree), yolo (and run "
+        "commands); autoEdit if not given",
+    )
 
 
 _START = """Start an exploration: several lanes that continue a session in parallel.

@@ -62,6 +62,12 @@ class Parser(argparse.ArgumentParser):
 
     _is_parsing = False
 
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        # argparse's own messages name the Python function: "invalid int value".
+        self.register("type", int, _parse_whole_number)
+        self.register("type", float, _parse_number)
+
     def parse_known_args(  # type: ignore[override]  # argparse has overloads
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
@@ -76,6 +82,11 @@ class Parser(argparse.ArgumentParser):
         finally:
             self._is_parsing = False
         if unknown:  # else the root parser would report them, and name its own help
+            option = next((word for word in unknown if word.startswith("--")), "")
+            known = [name[2:] for name in self._option_string_actions if name.startswith("--")]
+            close = find_similar(option[2:].partition("=")[0], known)
+            if close:
+                self.error(f"unknown option '{option}'; did you mean '--{close}'?")
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         return options, unknown
 
@@ -93,8 +104,31 @@ class Parser(argparse.ArgumentParser):
             self.error(f"{name}: the value is empty")
         return super()._get_values(action, arg_strings)  # argparse has no public hook
 
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        name = "/".join(action.option_strings) or action.metavar or action.dest
+        choices = list(map(str, action.choices))
+        close = find_similar(str(value), choices)
+        hint = f"did you mean '{close}'?" if close else f"choose from {', '.join(choices)}"
+        self.error(f"{name}: unknown value '{value}'; {hint}")
+
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message} (see `{self.prog} --help`)")
+        raise UsageError(f"{message.removeprefix('argument ')} (see `{self.prog} --help`)")
+
+
+def _parse_whole_number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number") from None
+
+
+def _parse_number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number") from None
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
@@ -145,13 +179,16 @@ def _parse_default() -> Options:
 
 def unknown_command(name: str) -> UsageError:
     """The error for a name that is not a command, with a suggestion if one is close."""
-    suggestion = ALIASES.get(name.lower())
-    if suggestion is None:
-        from difflib import get_close_matches  # only on this error path
-
-        suggestion = next(iter(get_close_matches(name.lower(), COMMANDS, n=1, cutoff=0.6)), None)
+    suggestion = ALIASES.get(name.lower()) or find_similar(name.lower(), list(COMMANDS))
     hint = f"did you mean '{suggestion}'?" if suggestion else "`sessiontree help` lists all commands"
     return UsageError(f"unknown command '{name}'; {hint}")
+
+
+def find_similar(word: str, words: Sequence[str]) -> str | None:
+    """The word that a misspelled one probably means."""
+    from difflib import get_close_matches  # only on error paths
+
+    return next(iter(get_close_matches(word, words, n=1, cutoff=0.6)), None)
 
 
 def _split_query(arguments: Sequence[str], command: Parser) -> tuple[list[str], list[str]]:

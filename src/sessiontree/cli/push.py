@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
+from collections.abc import Mapping
 
 from sessiontree.archive.transfer import Transferred, transfer
 from sessiontree.cli import output, stderr
@@ -22,6 +23,8 @@ EXAMPLES = """examples:
   sessiontree push postgresql://db.example/team"""
 
 _INCOMPLETE = 4
+_DONE = {"current": "up to date"}
+_PLANNED = {"copied": "to copy", "extended": "to extend", **_DONE}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,9 +53,11 @@ def copy(options: Options, source: SessionRepository, target: SessionRepository)
             }
         )
     else:
-        output.print_lines(_line(result) for result in results if result.outcome != "current")
-        done = ", ".join(f"{count} {outcome}" for outcome, count in counts.items()) or "no sessions"
-        stderr.print_line(f"{clean(source.home)} -> {clean(target.home)}: {done}")
+        words = _PLANNED if options.dry_run else _DONE
+        output.print_lines(_line(result, words) for result in results if result.outcome != "current")
+        done = ", ".join(f"{count} {words.get(outcome, outcome)}" for outcome, count in counts.items()) or "no sessions"
+        dry_run = "; nothing was written" if options.dry_run else ""
+        stderr.print_line(f"{clean(source.home)} -> {clean(target.home)}: {done}{dry_run}")
     return _INCOMPLETE if counts["diverged"] or counts["failed"] else None
 
 
@@ -60,5 +65,6 @@ def _to_json(result: Transferred) -> dict[str, object]:
     return {"id": result.id, "outcome": result.outcome, "bytes": result.size, "problem": result.problem or None}
 
 
-def _line(result: Transferred) -> str:
-    return f"{result.outcome:9} {one_line(result.id)}  {one_line(result.problem) or f'{result.size:,} bytes'}"
+def _line(result: Transferred, words: Mapping[str, str]) -> str:
+    word = words.get(result.outcome, result.outcome)
+    return f"{word:9} {one_line(result.id)}  {one_line(result.problem) or f'{result.size:,} bytes'}"

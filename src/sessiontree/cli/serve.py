@@ -9,8 +9,9 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import sys
 
-from sessiontree.cli import stderr
+from sessiontree.cli import output, stderr
 from sessiontree.cli.library_options import add_root_option
 from sessiontree.cli.parser import Options
 from sessiontree.errors import UsageError
@@ -68,13 +69,20 @@ def run(options: Options) -> None:
         no_tls=options.no_tls,
         users=options.users,
     )
+    report = _print_url if options.json else None
     if options.users:
         repository = open_repository(options.home)
         if not isinstance(repository, TokenRepository):
             raise UsageError(f"serve --users: {repository.home} has no tokens; name a database with --home")
         if options.root:
             raise UsageError("serve --users: shows sessions of the database only; leave out --root")
-        serve_users(repository, chosen, stderr.print_line)
+        serve_users(repository, chosen, stderr.print_line, report)
         return
     with Library(options.home, parse_roots(options.root)) as library:
-        serve(Workbench(library, os.getcwd(), load_settings(os.getcwd()).settings), chosen, stderr.print_line)
+        workbench = Workbench(library, os.getcwd(), load_settings(os.getcwd()).settings)
+        serve(workbench, chosen, stderr.print_line, report)
+
+
+def _print_url(url: str) -> None:
+    output.print_json({"url": url})
+    sys.stdout.flush()  # the command goes on: a script that reads from a pipe waits for this line

@@ -1,10 +1,19 @@
 """Manage a database of sessions, such as PostgreSQL.
 
-status: show what it holds. upgrade: create or upgrade its tables. verify: find damage. vacuum: merge the small rows of
-appends, and remove old backups. add-tenant, remove-tenant, tenants: manage users who share the database but cannot see
-each other's data. blobs: store large content in an object store or, without a URL, in the database again. audit: show
-the latest writes, or turn the audit log on or off. add-token, tokens, revoke-token: manage users' access to a tenant
-through `sessiontree serve --users`.
+ACTION is one of:
+
+    status              show what it holds
+    upgrade             create or upgrade its tables
+    verify              find damage
+    vacuum              merge the small rows of appends, remove old backups
+    tenants             list users, who cannot see each other's data
+    add-tenant NAME     add one, or change the quota (default: no limit)
+    remove-tenant NAME  remove one that has no sessions
+    blobs [URL]         put large content in an object store (default: here)
+    audit [on|off]      show the latest writes; turn the audit log on or off
+    tokens              list the tokens for `sessiontree serve --users`
+    add-token TENANT    create one, with access to a tenant
+    revoke-token ID     revoke one
 """
 
 from __future__ import annotations
@@ -43,9 +52,7 @@ _TOKENS = ("tokens", "add-token", "revoke-token")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "action", choices=(*_MAINTENANCE, *_TENANTS, *_TOKENS), metavar="ACTION", help="what to do, see above"
-    )
+    parser.add_argument("action", choices=(*_MAINTENANCE, *_TENANTS, *_TOKENS), metavar="ACTION", help="what to do")
     parser.add_argument(
         "name",
         nargs="?",
@@ -110,7 +117,7 @@ def _manage_tenants(repository: SessionRepository, options: Options) -> None:
     if options.action == "blobs":
         repository.set_blob_store(options.name or "")
         where = clean(options.name) if options.name else "the database"
-        stderr.print_line(f"{clean(repository.home)}: new blobs are stored in {where}")
+        _print_done(repository, options, {"blobs": options.name or None}, f"new blobs are stored in {where}")
         return
     if options.action == "audit":
         _audit(repository, options)
@@ -119,7 +126,7 @@ def _manage_tenants(repository: SessionRepository, options: Options) -> None:
         raise UsageError(f"store {options.action}: name the tenant")
     if options.action == "remove-tenant":
         repository.remove_tenant(options.name)
-        stderr.print_line(f"{clean(repository.home)}: the tenant {options.name} was removed")
+        _print_done(repository, options, {"removed": options.name}, f"the tenant {options.name} was removed")
         return
     from sessiontree.stores.object_blobs import parse_size
 
@@ -128,6 +135,14 @@ def _manage_tenants(repository: SessionRepository, options: Options) -> None:
         output.print_json({"tenant": options.name, "home": address})
     else:
         output.print_lines([clean(address)])
+
+
+def _print_done(repository: SessionRepository, options: Options, fields: dict[str, object], done: str) -> None:
+    """Report what an action without other output has done."""
+    if options.json:
+        output.print_json({"home": repository.home, **fields})
+    else:
+        stderr.print_line(f"{clean(repository.home)}: {done}")
 
 
 def _print_all(
@@ -150,7 +165,8 @@ def _manage_tokens(repository: SessionRepository, options: Options) -> None:
         raise UsageError(f"store {options.action}: name the {'tenant' if options.action == 'add-token' else 'token'}")
     if options.action == "revoke-token":
         repository.revoke_token(options.name)
-        stderr.print_line(f"{clean(repository.home)}: the token {clean(options.name)} was revoked")
+        done = f"the token {clean(options.name)} was revoked"
+        _print_done(repository, options, {"revoked": options.name}, done)
         return
     token = repository.add_token(options.name, scope=options.scope, note=options.note)
     if options.json:
@@ -168,7 +184,8 @@ def _token_line(token: AccessToken) -> str:
 def _audit(repository: TenantRepository, options: Options) -> None:
     if options.name in ("on", "off"):
         repository.set_audit(enabled=options.name == "on")
-        stderr.print_line(f"{clean(repository.home)}: the audit log is {options.name}")
+        is_on = options.name == "on"
+        _print_done(repository, options, {"audit": is_on}, f"the audit log is {options.name}")
         return
     if options.name:
         raise UsageError(f"store audit {options.name}: expected on, off or nothing")
@@ -208,8 +225,9 @@ def _upgrade(repository: MaintainedRepository, options: Options) -> None:
     done = repository.upgrade()
     if options.json:
         output.print_json({"home": repository.home, "migrations": done})
-    else:
-        stderr.print_line(f"{clean(repository.home)}: {f'upgraded to version {done[-1]}' if done else 'is current'}")
+        return
+    state = f"now at version {done[-1]}" if done else "up to date"
+    stderr.print_line(f"{clean(repository.home)}: the tables are {state}")
 
 
 def _verify(repository: MaintainedRepository, options: Options) -> int:

@@ -1,7 +1,7 @@
 """Browse all sessions in the terminal: type to find one, Enter resumes it.
 
-The cached list appears immediately and is refreshed in the background. `sessiontree` without a command also starts it.
-Needs a terminal and the `tui` extra (`pip install 'sessiontree[tui]'`); without them, sessions are listed.
+The cached list appears immediately and is refreshed in the background. Needs a terminal and the `tui` extra
+(`pip install 'sessiontree[tui]'`). `sessiontree` without a command also starts it, or lists sessions without these two.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class Cancel(Struct, frozen=True):
 
 
 class SuppliedSummary(Struct, frozen=True):
-    """Use this summary."""
+    """A hook's decision: use this summary, and call no summarizer."""
 
     summary: str
     details: Any = None

@@ -117,7 +117,7 @@ POLICIES: dict[str, Policy] = {
 
 
 def policy_of(settings: Compaction) -> Policy:
-    """The policy of the settings."""
+    """The policy for automatic compaction that the settings choose; `Manual` if it is off."""
     if not settings.enabled:
         return Manual()
     match settings.policy:

@@ -75,7 +75,6 @@ _BRANCH = (
 
 TURN_HEADING = f"{sections.RULE}\n\n## {sections.TURN}"
 BRANCH_HEADING = "Another way was tried from here and left. What happened on it:"
-NOTHING_ON_BRANCH = "Nothing was said on the branch that was left."
 
 _TAGS = re.compile(r"<(/?)(record|notes)>")
 

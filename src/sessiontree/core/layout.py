@@ -85,6 +85,7 @@ class Layout(Struct):
         for node, (parent, is_placed) in enumerate(zip(columns.parents, columns.placed, strict=True), start):
             at = NO_NODE
             if parent is not None and parent < node:
+                # An entry without a position passes on the placed entry that it follows itself.
                 at = parent if placed[parent] else before[parent]
             if not is_placed:
                 lane = lanes[at] if at != NO_NODE else NO_LANE

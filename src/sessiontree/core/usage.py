@@ -120,11 +120,6 @@ def response_key(entry: Entry) -> str:
     return (message.response_id if isinstance(message, Assistant) else None) or entry.id
 
 
-def larger_usage(known: Usage | None, found: Usage) -> Usage:
-    """The larger of two usages reported for one response; the later one if they are equal."""
-    return found if known is None or _size(found) >= _size(known) else known
-
-
 def _size(usage: Usage) -> float:
     return usage.input + usage.output + usage.cache_read + usage.cache_write
 

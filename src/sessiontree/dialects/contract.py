@@ -210,7 +210,7 @@ class HistoryLinks(Struct, frozen=True):
     """Nodes that follow only some of the preserved ones."""
 
     def history(self, node: int) -> list[int]:
-        """The history of a node."""
+        """The nodes from the root to a node, by the links."""
         found: list[int] = []
         at: int | None = self.ends.get(node, node)
         while at is not None:

@@ -56,7 +56,7 @@ AnyEvent: TypeAlias = Event | LaneMade | LaneEnded | LaneRefused | ForkedByRule 
 
 
 class LaneEvent(Value, frozen=True, omit_defaults=False):
-    """An event of a lane."""
+    """An event of a lane's run, or of the exploration itself, with the number of the lane."""
 
     lane: int
     """Its number; 0 for events that concern no particular lane."""

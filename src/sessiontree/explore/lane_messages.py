@@ -185,7 +185,7 @@ class LaneMessages:
         """Read the entries written since the last call."""
         with self._lock:
             session, log = exploration.session, exploration.log
-            until = len(session)
+            until = len(session)  # before `refresh`: an entry that is appended in between is in no lane yet
             log.refresh()
             ids = session.journal.tree.ids
             for node in range(self._read, until):

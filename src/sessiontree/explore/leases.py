@@ -75,6 +75,7 @@ def _start_time(pid: int) -> str:
     """Start time of a process in a system-specific form; empty if it does not run."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
+            # After the name, which is in parentheses and may itself contain spaces and parentheses.
             fields = file.read().rpartition(b")")[2].split()
     except FileNotFoundError:
         return "" if os.path.exists("/proc/self/stat") else _start_time_without_proc(pid)

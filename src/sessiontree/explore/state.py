@@ -50,6 +50,7 @@ STATES: dict[EndReason, LaneState] = {
     "pending": "pending",
 }
 _INVALID_LEASE = "@"
+"""No entry has this id, so no lease of a lane is equal to it."""
 _AFTER_END = (Reopened, Heartbeat, Check, LaneEnd, VerdictRecord, Lease, UsageRecord, BoundsChange, SentMessage)
 """Records that may follow the end of a lane; other entries there are not part of it."""
 _EXCLUSIVE = (Reopened, Lease)

@@ -238,7 +238,7 @@ class TaskTool(StructTool[TaskArguments]):
 
 
 class _SubAgent(Struct, frozen=True):
-    """The branch of a sub-agent."""
+    """A sub-agent of a `task` call: the branch or session it works in, and how far it got before."""
 
     branch: Branch
     start: str

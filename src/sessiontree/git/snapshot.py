@@ -213,6 +213,7 @@ class _SnapshotBuilder:
             elif self._exceeds_limits(path, found.st_size):
                 return
             else:
+                # It may have become a link since: its target must not be stored, which can be outside the worktree.
                 fd = os.open(full, os.O_RDONLY | os.O_NOFOLLOW)
                 with os.fdopen(fd, "rb") as file:
                     data = file.read()

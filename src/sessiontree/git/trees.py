@@ -98,9 +98,11 @@ def write_tree(root: str, base: str, repository: str | None = None, *, max_bytes
     """
     with _private_index(root, base, repository) as git:
         listing = git("diff-files", "--name-only", "-z", "--ignore-submodules=all") + git(*_UNTRACKED)
+        # A path with a slash at its end is an untracked repository, whose files a tree cannot hold.
         paths = [path for path in dict.fromkeys(listing.split(b"\0")) if path and not path.endswith(b"/")]
         if max_bytes is not None:
             _check_size(root, paths, max_bytes)
+        # --replace: a file can be in the place of a folder that the index still has, or the other way round.
         git("update-index", "--add", "--remove", "--replace", "-z", "--stdin", data=_join(paths))
         return git("write-tree").decode().strip()
 

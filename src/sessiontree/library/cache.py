@@ -141,6 +141,7 @@ class Cache:
         """The cached summaries below some folders, as far as they were read by the rules of these agents."""
 
         def work(database: sqlite3.Connection) -> list[Summary]:
+            # A row with nothing but its checksum is a file that is not a session (`_NO_SESSION`).
             sql = "SELECT summary FROM sessions WHERE path > ? AND path < ? AND agents = ? AND length(summary) > 4"
             found: list[Summary] = []
             for folder, agents in folders.items():
@@ -182,7 +183,7 @@ class Cache:
             if state is not None:
                 states.append((path, state))
             else:
-                stateless.append((path,))
+                stateless.append((path,))  # a state of earlier content would continue in the middle of a line
 
         def work(database: sqlite3.Connection) -> None:
             with transaction(database):
@@ -355,6 +356,7 @@ class SplitCache(Cache):
     """The cache of a library with a repository as its home: what is about its sessions is stored there."""
 
     def __init__(self, path: str, home: str, image: HomeImage) -> None:
+        # Without super().__init__(), which would open a third database.
         self.path = path
         self._files = Cache(path)
         self._home = f"{home}/"
@@ -432,6 +434,7 @@ def _connect(path: str) -> sqlite3.Connection:
     if path != _IN_MEMORY:  # created here with our mode, which SQLite copies to its -wal and -shm files
         with contextlib.suppress(FileExistsError):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    # isolation_level=None: otherwise Python would begin transactions by itself, deferred ones (see `transaction`).
     return _prepare(sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False))
 
 
@@ -473,6 +476,8 @@ def _make_tables(database: sqlite3.Connection, *, recreate: bool = False) -> Non
 @contextlib.contextmanager
 def transaction(database: sqlite3.Connection) -> Iterator[None]:
     """A transaction that is rolled back on any exception."""
+    # IMMEDIATE: a transaction that reads first and then writes fails at once if another process has written in between.
+    # SQLite does not wait for its timeout then, because what was read is outdated.
     database.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -489,6 +494,7 @@ def _rebuild(path: str) -> sqlite3.Connection:
     If the structure of the file is sound, only the tables are recreated, because their content is unexpected.
     """
     try:
+        # The lock is a file of its own, because the database is renamed, and waits while another process rebuilds.
         with file_lock(f"{path}.lock", timeout=None):
             with contextlib.suppress(*DATABASE_ERRORS):
                 database = _connect(path)

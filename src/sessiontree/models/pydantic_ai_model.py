@@ -119,7 +119,7 @@ class PydanticAIModel:
 
 
 def import_packages(api: Api) -> None:
-    """Import the packages for an API."""
+    """Import the packages that an API needs; `UsageError` with the command to install them if one is missing."""
     try:
         for name in ("pydantic_ai.direct", *_PACKAGES[api]):
             importlib.import_module(name)

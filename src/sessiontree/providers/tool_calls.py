@@ -49,7 +49,7 @@ class CallPosition(NamedTuple):
 
 
 class FoundResult(NamedTuple):
-    """A result and its turn."""
+    """The result of a call, with the number of the turn that it was recorded in."""
 
     turn: int
     answer: Answer

@@ -19,6 +19,7 @@ from sessiontree.session.reader import Reader
 from sessiontree.sources.lines_store import damage_of
 
 _SHOWN_PLACES = 5
+_SHORT, _UUID = 8, 36
 _BLOAT_SHARE = 0.3
 _BLOAT_BYTES = 1_000_000
 _STEP = 256
@@ -113,6 +114,11 @@ def _count(number: int, singular: str, plural: str = "") -> str:
     return f"{number:,} {singular if number == 1 else plural or f'{singular}s'}"
 
 
+def _short(id: str) -> str:
+    """The beginning of a UUID, as `tree` shows it."""
+    return id[:_SHORT] if len(id) == _UUID else id
+
+
 def _leaf(journal: Journal) -> int | None:
     return journal.dialect.find_leaf(journal, AS_CLIENT)
 
@@ -136,9 +142,8 @@ def _tree_findings(session: Reader) -> Iterator[Finding]:
     candidates: dict[str, str] = {}
     for reparenting in journal.dialect.find_reparentings(journal):
         by_rule.setdefault(reparenting.rule, []).append(journal.span(reparenting.node))
-        node, parent = journal.tree.ids[reparenting.node], journal.tree.ids[reparenting.parent]
-        best = f"best parent for {node} is {parent}: {reparenting.why}"
-        candidates.setdefault(reparenting.rule, best)
+        node, parent = (_short(journal.tree.ids[number]) for number in (reparenting.node, reparenting.parent))
+        candidates.setdefault(reparenting.rule, f"best parent for {node} is {parent}: {reparenting.why}")
     if not by_rule:
         return
     leaf = _leaf(journal)

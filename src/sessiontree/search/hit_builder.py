@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class LineMatch(Struct, frozen=True):
-    """A matching line."""
+    """A line that matches the query: its position in the file, its score, and where in it the words are."""
 
     line_score: float
     offset: int

@@ -46,6 +46,8 @@ ORDER BY blocks.id LIMIT ? OFFSET ?"""
 _FILES = "SELECT file, path, agent, size, modified, inode, head, edge, checksum FROM files"
 
 _SUM = (1 << 48) - 1
+"""The checksums of a segment's pages are added modulo this number, so the one of a deleted page can be subtracted. In
+SQLite, a sum of more than 63 bits would become a floating-point number."""
 _CHECKED_BLOCKS = 2000
 """Blocks of about 4 KB whose checksums are compared before a search: all of a small index, some of a large one."""
 
@@ -319,11 +321,13 @@ def _version(database: sqlite3.Connection) -> int:
 
 
 def _make_tables(database: sqlite3.Connection) -> None:
+    # `terms` before the tables of FTS5: without one of those, it could not be dropped anymore. They go with it.
     shadows = "SELECT type, name FROM sqlite_master WHERE name NOT LIKE 'sqlite_%' ORDER BY name LIKE 'terms_%'"
     for kind, name in database.execute(shadows).fetchall():
         database.execute(f'DROP {kind} IF EXISTS "{name}"')
     for statement in filter(str.strip, _SCHEMA.split(";\n")):
         database.execute(statement)
+    # FTS5 collects this many bytes in memory before it writes a segment; with its default of 1 MB it merges far more.
     database.execute("INSERT INTO terms(terms, rank) VALUES('hashsize', ?)", (8 << 20,))
     # The first blocks are older than the triggers, and a setting changes one of them past all triggers.
     database.execute("INSERT OR REPLACE INTO blocks SELECT id, row_checksum(id, block) FROM terms_data")

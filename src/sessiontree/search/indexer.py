@@ -180,6 +180,7 @@ class _Writer:
         """Index the new lines of a session; an unreadable one is skipped."""
         with contextlib.closing(open_store(file.summary)) as store:
             try:
+                # Before its lines: if the file is replaced meanwhile, the next update finds another fingerprint.
                 identity = find_identity(file.summary)
                 size = store.size()
                 head = head_hash(store, size)
@@ -193,6 +194,7 @@ class _Writer:
         texts_of_file = FileTexts(file.summary.agent, path, store)
         chunk_terms = _ChunkTerms(self._terms, self._rows, number)
         end = file.start
+        # Not beyond the size in the summary: its modification time is stored with it, and is older than later lines.
         for offset, line in iter_lines(store, file.start, min(size, file.summary.size)):
             if not line.endswith(b"\n") and not _is_complete(line):
                 break  # still being written: indexed with the next update
@@ -365,6 +367,7 @@ def _check_growth(summary: Summary, before: IndexedFile) -> Pending:
         with contextlib.closing(open_store(summary)) as store:
             # Agents only append. The inode changes when a file is replaced, the first bytes when it is rewritten, and
             # the bytes before the old end when it is truncated and continued differently. Then it is read from scratch.
+            # A last line without a line feed was complete; if it goes on now, it was changed.
             is_same = (
                 summary.agent == before.agent
                 and find_identity(summary) == before.identity
@@ -374,7 +377,7 @@ def _check_growth(summary: Summary, before: IndexedFile) -> Pending:
                 and (before.edge[-1:] in (b"\n", b"") or read_bytes(store, before.size, 1) in (b"\n", b""))
             )
     except (SessionTreeError, OSError):
-        return Pending(summary, summary.size, before)
+        return Pending(summary, summary.size, before)  # nothing to read: what is indexed remains
     return Pending(summary, before.size if is_same else 0, before)
 
 

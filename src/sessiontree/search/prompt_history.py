@@ -68,7 +68,7 @@ class Prompt(Struct, frozen=True):
 
 
 class Imported(Struct, frozen=True):
-    """Counts of an import."""
+    """How many prompts an import added, and from how many files."""
 
     added: int = 0
     sources: int = 0

@@ -125,7 +125,7 @@ class LineOffsets:
         if nodes is not None:
             for run, numbers in self._iter_runs(nodes):
                 if run.listed is None:
-                    stops = [*run.ends, 0]
+                    stops = [*run.ends, 0]  # index -1, the line before the first, finds the 0
                     sizes += [stops[at] - stops[at - 1] for at in numbers]
                 else:
                     sizes += [run.listed.ends[at] - run.listed.starts[at] for at in numbers]

@@ -155,7 +155,9 @@ def _open(
         detected = _dialect_named(dialect) if dialect else detect(head, store.location)
     if detected.name != DEFAULT_DIALECT and not store.ref.home:
         find_repository = partial(_client_repository, detected, store.location, find_repository)
+    # `cache`: found once, and only when needed, because a repository may be a database to connect to.
     opened = create(Journal(store, detected, cache(find_repository)))
+    # A dialect chosen by the caller is not detected, and reads any other file as an empty session.
     if dialect and opened.header.id == "" and not len(opened) and head.strip():
         raise NotASessionError(not_a_session(store.location, head))
     return opened

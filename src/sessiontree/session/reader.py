@@ -73,7 +73,7 @@ class Reader:
 
     def _read(self) -> None:
         with self._mutex:
-            if not self._is_read:
+            if not self._is_read:  # checked again: another thread may have read it meanwhile
                 self._indexed.read()
                 self._is_read = True
 
@@ -292,7 +292,7 @@ class Reader:
         for start in range(0, len(nodes), _STEP):
             with self._mutex:
                 entries = self._journal.entries(nodes[start : start + _STEP])
-            yield from entries
+            yield from entries  # without the mutex: the caller decides how long an iteration takes
 
     def context(self, leaf: str | None = None) -> Context:
         """The messages a model receives for an entry (default: the current one)."""
@@ -315,7 +315,7 @@ class Reader:
         labels: dict[str, str] = {}
         for entry in self._entries_of_type("label"):
             assert isinstance(entry, Label)
-            labels.pop(entry.target_id, None)
+            labels.pop(entry.target_id, None)  # so that an entry that is labeled again comes last
             if entry.label:
                 labels[entry.target_id] = entry.label
         return labels

@@ -21,6 +21,7 @@ from sessiontree.views.text import clean, fitted
 _MOST_ROWS = 10
 _MENU_ROWS = 8
 _NAME_COLUMNS = 28
+_HINT = "Message, /command, @file or !shell command · F1: keys"
 
 Completions = Sequence[tuple[str, str]]
 """Texts that replace the last word, with descriptions."""
@@ -89,7 +90,7 @@ class PromptEditor(TextArea):
         *,
         id: str | None = None,
     ) -> None:
-        super().__init__(id=id, soft_wrap=True, show_line_numbers=False, tab_behavior="focus")
+        super().__init__(id=id, soft_wrap=True, show_line_numbers=False, tab_behavior="focus", placeholder=_HINT)
         self._complete, self._take_paste = complete, take_paste
         self.menu = CompletionMenu()
         """Shown by the screen, above the editor."""

@@ -63,7 +63,9 @@ class TranscriptOutput:
 
 
 class FullScreenChat(BaseChat):
-    """A chat on a screen."""
+    """The full-screen chat: lines go to its transcript, and questions are dialogs."""
+
+    key_help = ("F1 shows the keys",)
 
     def __init__(self, view: ChatScreen, *, is_in_memory: bool = False) -> None:
         super().__init__(is_in_memory=is_in_memory)

@@ -6,7 +6,7 @@ from sessiontree.agent.state import State
 from sessiontree.app.context_use import ContextUse
 from sessiontree.explore.lane_table import cut_middle
 from sessiontree.models.cost_estimate import cost_total
-from sessiontree.views.listing import amount
+from sessiontree.views.listing import amount, dollars
 from sessiontree.views.text import one_line, plural
 
 _MAX_MODEL = 36
@@ -32,7 +32,7 @@ def status_text(
         limit = f" {bar} {amount(use.limit)}" if use.limit else ""
         parts.append(f"{amount(use.tokens)} tokens{limit}")
     if state.usage.requests:
-        parts.append(_dollars(cost_total(state.usage.cost, state.usage.unpriced).text(4)))
+        parts.append(dollars(cost_total(state.usage.cost, state.usage.unpriced).text(4)))
     if use.branches > 1:
         parts.append(plural(use.branches, "branch", "branches"))
     if use.git_branch:
@@ -44,8 +44,3 @@ def status_text(
     if state.status_line:
         parts.append(one_line(state.status_line))
     return " · ".join(parts)
-
-
-def _dollars(amount: str) -> str:
-    """An amount with its sign: an estimate, which begins with a tilde, is `~$0.09`."""
-    return f"~${amount[1:]}" if amount.startswith("~") else f"${amount}"

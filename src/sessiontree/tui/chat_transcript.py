@@ -185,10 +185,6 @@ class Transcript(PictureView, WheelScrolled, can_focus=False):
 
     # Position
 
-    @property
-    def is_at_end(self) -> bool:
-        return self._top is None
-
     def scroll_rows(self, lines: int) -> None:
         """Scroll; a negative number goes back."""
         if lines < 0:

@@ -22,7 +22,7 @@ from sessiontree.views.text import fitted
 
 
 class RowSource(Protocol):
-    """The rows of a list."""
+    """What a `LineList` shows: rows that are rendered one by one, only while they are visible."""
 
     def __len__(self) -> int: ...
 

@@ -226,7 +226,9 @@ class SessionsScreen(ActionScreen[None]):
         notes = "".join(f" · {note}" for note in self._rows.found.notes)
         error = f" · {self._error}" if self._error else ""
         shown = plural(self._rows.found.sessions, "session")
-        text = f"{shown} · {scope}{order}{group}{scanning}{error}{notes}"
+        is_elsewhere = not self._rows.found.sessions and not self._is_everywhere and not self._is_scanning
+        hint = " · Tab: all projects" if is_elsewhere else ""
+        text = f"{shown} · {scope}{hint}{order}{group}{scanning}{error}{notes}"
         self.query_one("#status", TextRow).show(f" {one_line(text)}")
 
     @property

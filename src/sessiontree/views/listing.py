@@ -66,6 +66,11 @@ def session_cost(summary: Summary) -> CostTotal:
     return _estimated_cost(summary.cost, summary.unpriced)
 
 
+def dollars(cost: str) -> str:
+    """Add the dollar sign to a text of `CostTotal.text`: `$0.12`, `~$0.09`."""
+    return f"{cost[0]}${cost[1:]}" if cost[0] in "~<>" else f"${cost}"
+
+
 def _estimated_cost(recorded: float, unpriced: Iterable[UnpricedUsage]) -> CostTotal:
     from sessiontree.models.cost_estimate import cost_total  # the prices are read only if a cost is shown
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from datetime import datetime
 from functools import cached_property, lru_cache
 from itertools import compress
@@ -443,20 +443,7 @@ def find_replaced(session: Reader, layout: Layout) -> dict[int, list[int]]:
     }
     if not compactions:
         return {}
-    following: dict[int, int] = {}
-    """By compaction: an entry a few steps later. Some clients link the messages they keep after the summary."""
-    steps: dict[int, tuple[int, int]] = {node: (node, 0) for node in compactions}
-    """By node after a compaction: the compaction, and the number of steps from it."""
-    for node, before in enumerate(layout.before):
-        compaction, step = steps.get(before, (NO_NODE, _STEPS))
-        if (
-            step < _STEPS
-            and node not in compactions
-            and layout.placed[node]
-            and layout.lanes[node] == layout.lanes[before]
-        ):
-            steps[node] = compaction, step + 1
-            following[compaction] = node
+    following = _find_following(compactions, layout)
     found: dict[int, list[int]] = {}
     taken: set[int] = set()
 
@@ -492,6 +479,24 @@ def find_replaced(session: Reader, layout: Layout) -> dict[int, list[int]]:
         if node not in found:
             visit(tree.ids[node])
     return found
+
+
+def _find_following(compactions: Set[int], layout: Layout) -> dict[int, int]:
+    """By compaction: an entry a few steps later. Some clients link the messages they keep after the summary."""
+    following: dict[int, int] = {}
+    steps: dict[int, tuple[int, int]] = {node: (node, 0) for node in compactions}
+    """By node after a compaction: the compaction, and the number of steps from it."""
+    for node, before in enumerate(layout.before):
+        compaction, step = steps.get(before, (NO_NODE, _STEPS))
+        if (
+            step < _STEPS
+            and node not in compactions
+            and layout.placed[node]
+            and layout.lanes[node] == layout.lanes[before]
+        ):
+            steps[node] = compaction, step + 1
+            following[compaction] = node
+    return following
 
 
 def entry_text(entry: Entry, room: int | None = None) -> str:

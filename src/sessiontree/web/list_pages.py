@@ -50,7 +50,7 @@ class ListPages:
         self._arranged: dict[tuple[Any, ...], _Arranged] = {}
 
     def page(self, request: Request) -> Response:
-        """The whole page."""
+        """The page of the session list, with its filters."""
         return self._site.render("list.html", **self._values(request), facets=self._facets())
 
     def rows(self, request: Request) -> Response:

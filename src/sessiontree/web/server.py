@@ -84,8 +84,13 @@ def listen(options: ServeOptions) -> Listener:
     return Listener(bound, port, names, address, tls)
 
 
-def serve(workbench: Workbench, options: ServeOptions, notify: Callable[[str], None]) -> None:
-    """Serve one user until interrupted. `notify` prints a line for the user."""
+def serve(
+    workbench: Workbench,
+    options: ServeOptions,
+    notify: Callable[[str], None],
+    report: Callable[[str], None] | None = None,
+) -> None:
+    """Serve one user until interrupted. `notify` prints a line for the user; `report` gets the first link instead."""
     listener = listen(options)
     access = Access(listener.port, listener.names, tls=listener.is_encrypted)
     warning = exposure(options)
@@ -96,21 +101,32 @@ def serve(workbench: Workbench, options: ServeOptions, notify: Callable[[str], N
         notify(f"{text}: {listener.address}?token={access.token}")
 
     access.on_login = lambda: print_link("Opened. For another browser")
-    print_link("Open this link (it works once)")
+    if report is None:
+        print_link("Open this link (it works once)")
+    else:
+        report(f"{listener.address}?token={access.token}")
     if options.open_browser:
         webbrowser.open(f"{listener.address}?token={access.token}")
     app = build_app(workbench, access, read_only=options.read_only)
     Server(app, options.tls_cert, options.tls_key).run(sockets=[listener.socket])
 
 
-def serve_users(repository: TokenRepository, options: ServeOptions, notify: Callable[[str], None]) -> None:
+def serve_users(
+    repository: TokenRepository,
+    options: ServeOptions,
+    notify: Callable[[str], None],
+    report: Callable[[str], None] | None = None,
+) -> None:
     """Serve the users of a database until interrupted, each with a token."""
     repository.tokens()  # a database that has none yet, or that cannot be reached, is an error now
     listener = listen(options)
     warning = exposure(options, "a token", "the sessions of its tenant")
     if warning is not None:
         notify(f"warning: {warning}")
-    notify(f"Users log in with their tokens at {listener.address}")
+    if report is None:
+        notify(f"Users log in with their tokens at {listener.address}")
+    else:
+        report(listener.address)
     if options.open_browser:
         webbrowser.open(listener.address)
     names = ServerNames(listener.port, listener.names, tls=listener.is_encrypted)

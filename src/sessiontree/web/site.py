@@ -21,7 +21,7 @@ from sessiontree.errors import NotFoundError
 from sessiontree.export.html.environment import build_environment
 from sessiontree.library.summary import Summary
 from sessiontree.models.cost_estimate import describe_cost
-from sessiontree.views.listing import age, amount, session_cost
+from sessiontree.views.listing import age, amount, dollars, session_cost
 from sessiontree.web.open_sessions import OpenSession, OpenSessions
 
 _HERE = os.path.dirname(__file__)
@@ -56,7 +56,7 @@ class Site:
             "cost_of": session_cost,
         }
         self.templates.filters |= {"amount": amount, "age": lambda time_ms: age(time_ms, time.time())}
-        self.templates.filters["cost_words"] = describe_cost
+        self.templates.filters |= {"cost_words": describe_cost, "dollars": dollars}
 
     def render(self, name: str, /, **values: Any) -> HTMLResponse:
         return HTMLResponse(self.templates.get_template(name).render(**values))

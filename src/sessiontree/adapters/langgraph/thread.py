@@ -47,7 +47,7 @@ class StoredValue(Struct, frozen=True):
 
 
 class StoredCheckpoint(Struct):
-    """A checkpoint as it is stored."""
+    """A checkpoint: its entry, and where the parts of its state are stored."""
 
     entry: str
     parent: str | None

@@ -155,7 +155,7 @@ def plan_decision(
 
 
 def find_worktrees(session: Session, home: str) -> LaneWorktrees:
-    """The worktrees of the lanes of a session."""
+    """Where the worktrees of a session's lanes are, by its project's folder."""
     return LaneWorktrees(home, session.id, session.cwd or os.getcwd())
 
 

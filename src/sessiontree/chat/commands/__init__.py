@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Command(Struct, frozen=True):
-    """A /command."""
+    """A slash command of the chat: its name, its arguments as the help shows them, and the function that runs it."""
 
     name: str
     arguments: str
@@ -65,9 +65,7 @@ async def _help(chat: BaseChat, rest: str) -> None:
             chat.screen.line(cut(f"{usage:24} {command.summary}", chat.screen.width))
     if not rest:
         chat.screen.line("!cmd runs a shell command and saves its output; !!cmd hides it from the model", DIM)
-        chat.screen.line("Tab: complete · Up, Ctrl-R: earlier prompts · Alt-Enter: new line · Esc Esc: fork", DIM)
-        chat.screen.line("During a run: Enter queues your message · Ctrl-S sends it after the current call", DIM)
-        chat.screen.line("Esc, Ctrl-C: interrupt · Ctrl-C clears typed text first · twice, or Ctrl-D: quit", DIM)
+        chat.screen.lines(chat.key_help, DIM)
 
 
 async def _quit(chat: BaseChat, _: str) -> None:

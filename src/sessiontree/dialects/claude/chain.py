@@ -132,6 +132,7 @@ class Chain:
     def find_link(self, id: object) -> int | None:
         """Return the link with a uuid, if there is one."""
         found = self.tree.node_of.get(id) if isinstance(id, str) else None
+        # The tree calls line 5 "@5" if it has no uuid. A file that names "@5" does not mean that line.
         if found is None or self.types[found] not in LINK_TYPES or id == f"@{found}":
             return None
         return found

@@ -72,12 +72,6 @@ def project_key(cwd: str) -> str:
     return key if len(key) <= _MAX_KEY else f"{key[:_MAX_KEY]}-{_hash(units)}"
 
 
-def is_project_folder(name: str, cwd: str) -> bool:
-    """Whether a folder can be that of a working directory. Older builds used another hash for long paths."""
-    key = project_key(cwd)
-    return name == key or (len(key) > _MAX_KEY and name.startswith(key[: _MAX_KEY + 1]))
-
-
 def _utf16_units(text: str) -> list[int]:
     encoded = text.encode("utf-16-le", "surrogatepass")
     return [int.from_bytes(encoded[at : at + 2], "little") for at in range(0, len(encoded), 2)]

@@ -38,14 +38,14 @@ def link_preserved_lines(
     if loaded.start != last or loaded.preserved != find_preserved(chain, last).nodes:
         return None  # the client ignores what the last boundary names, and then that of all others
     if any(parent is not None and parent > node for node, parent in enumerate(parents)):
-        return None
+        return None  # the loop below needs each parent before its children
     marks = _Marks(Forest(parents, range(len(parents))))
     found = PreservedLinks({}, [], set(), {})
     anchors: dict[int, int] = {}
     is_boundary = set(boundaries)
     starts = array("i", [-1]) * len(parents)
     """By line: the boundary that its context starts with."""
-    for node, parent in enumerate(list(parents)):
+    for node, parent in enumerate(list(parents)):  # a copy: links replace parents on the way
         if node in is_boundary:
             starts[node] = node
             preserved = find_preserved(chain, node)
@@ -53,6 +53,7 @@ def link_preserved_lines(
                 nodes = tuple(line for line in preserved.links if line in preserved.nodes)
                 anchor = preserved.links[nodes[0]]
                 leaf = find_leaf_before(chain, node)
+                # The client preserves earlier lines only, and anchors them at the boundary or at its summary.
                 if anchor is None or leaf is None or node not in (anchor, parents[anchor]) or max(nodes) > node:
                     return None
                 if not is_boundary.isdisjoint(nodes):
@@ -130,7 +131,10 @@ class Forest:
 
 
 class _Marks:
-    """Marks subtrees with ever larger numbers, and finds the largest number of a node. Both take logarithmic time."""
+    """Marks subtrees with ever larger numbers, and finds the largest number of a node, in logarithmic time.
+
+    A segment tree: `_marks[1]` covers all starts, `_marks[i]` those of `_marks[2 * i]` and `_marks[2 * i + 1]`.
+    """
 
     def __init__(self, forest: Forest) -> None:
         self._forest = forest

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from sessiontree.dialects.claude.records import Fields, is_tool_result, object_in, string_in
 from sessiontree.dialects.contract import IndexedLines, RelatedFile
@@ -79,37 +78,6 @@ def agent_transcripts(transcript: str, agent: str) -> tuple[str, str]:
     """Return the possible paths of a sub-agent's transcript: in the session's folder, or next to it (up to 2.0)."""
     name = f"agent-{agent}.jsonl"
     return os.path.join(session_folder(transcript), "subagents", name), os.path.join(os.path.dirname(transcript), name)
-
-
-def agent_meta(agent_transcript: str) -> str:
-    """Return the path of a sub-agent's `meta.json`, given its transcript."""
-    return f"{session_folder(agent_transcript)}.meta.json"
-
-
-def agent_of(path: str) -> str | None:
-    """Return the id of the sub-agent that a file belongs to, by its name."""
-    found = re.fullmatch(_AGENT_FILE, os.path.basename(path))
-    return found["id"] if found else None
-
-
-def agents_by_call(metas: Mapping[str, Any], lines: Iterable[Fields] = ()) -> dict[str, str]:
-    """Map the ids of tool calls to the sub-agents they started.
-
-    `metas` are the decoded `meta.json` files by sub-agent. Older clients wrote none; there the line with the call's
-    result names the sub-agent, so user lines may be passed too.
-    """
-    agents: dict[str, str] = {}
-    for line in lines:
-        agent = string_in(object_in(line, "toolUseResult"), "agentId")
-        content = object_in(line, "message").get("content")
-        if agent and isinstance(content, list):
-            calls = (string_in(block, "tool_use_id") for block in content if is_tool_result(block))
-            agents.update((call, agent) for call in calls if call)
-    for agent, meta in metas.items():
-        call = string_in(meta, "toolUseId") if isinstance(meta, dict) else None
-        if call:
-            agents[call] = agent
-    return agents
 
 
 def spilled_outputs(transcript: str, text: str) -> tuple[str, ...]:

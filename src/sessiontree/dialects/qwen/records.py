@@ -82,7 +82,7 @@ def _record_type(record: _Record) -> str:
 
 
 def system_type(subtype: str, payload: object) -> str:
-    """The type of a system record."""
+    """Return the canonical entry type of a system record, by its subtype and what it contains."""
     match subtype:
         case "chat_compression":
             history = payload.get("compressedHistory") if isinstance(payload, dict) else None

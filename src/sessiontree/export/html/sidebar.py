@@ -91,13 +91,13 @@ class Sidebar:
         if is_join or record.who in ("user", "summary") or record.label or self._is_landmark(record.node):
             stops.append(Stop(record.node, record.id, record.who, text, record.label))
         for piece in record.pieces:
-            result = piece.result if isinstance(piece, Call) else None
-            if result is None:
+            if not isinstance(piece, Call) or (result := piece.result) is None:
                 continue
+            tool = result.name or piece.name  # in some formats, only the call names the tool
             if len(self.rows) < MAX_ROWS:
-                self.rows[result.node] = _result_row(result.name)
+                self.rows[result.node] = _result_row(tool)
             if result.label or self._is_landmark(result.node):
-                stops.append(Stop(result.node, result.id, "tool", f"result of {result.name}", result.label))
+                stops.append(Stop(result.node, result.id, "tool", f"result of {tool}", result.label))
 
     def _is_landmark(self, node: int) -> bool:
         return node in self._leaving or node == self._here or node in self._merged
@@ -187,4 +187,4 @@ class Sidebar:
 
 @functools.lru_cache(256)  # few tools, many results
 def _result_row(name: str) -> GraphRow:
-    return GraphRow("tool", f"result of {name}")
+    return GraphRow("tool", name)  # the picture puts "result: " before it

@@ -107,10 +107,12 @@ def remove_tenant(connection: Connection, home: str, tenant: str) -> None:
     with connection.transaction():
         row = connection.execute("SELECT count(*) FROM sessiontree.session WHERE tenant = %s", [tenant]).fetchone()
         if row is not None and row[0]:
-            raise ExistsError(f"{home}: the tenant {tenant!r} has {row[0]} sessions; delete or pull them first")
+            sessions = "1 session" if row[0] == 1 else f"{row[0]} sessions"
+            raise ExistsError(f"{home}: the tenant {tenant!r} has {sessions}; delete or pull them first")
         row = connection.execute("SELECT count(*) FROM sessiontree_archive.item WHERE tenant = %s", [tenant]).fetchone()
         if row is not None and row[0]:
-            raise ExistsError(f"{home}: the archive of the tenant {tenant!r} has {row[0]} items; purge them first")
+            items = "1 item" if row[0] == 1 else f"{row[0]} items"
+            raise ExistsError(f"{home}: the archive of the tenant {tenant!r} has {items}; purge them first")
         for table in ("blob", "document", "session_index", "part", "token"):
             connection.execute(
                 sql.SQL("DELETE FROM sessiontree.{} WHERE tenant = %s").format(sql.Identifier(table)), [tenant]
