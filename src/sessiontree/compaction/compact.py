@@ -196,23 +196,8 @@ def prepare_compaction(
     chosen = find_strategy(strategy, session.dialect)
     limit = _token_limit(window, policy)
     plan = _plan_to_fit(session, context_units, KEEP_RECENT if keep is None else keep, chosen, limit)
-    pending = PendingSummary(
-        session,
-        "compaction",
-        plan.summarized,
-        plan.turn_prefix,
-        plan.previous_summary,
-        plan.first_kept,
-        plan.tokens_before,
-        plan.files,
-        instructions,
-    )
-    decision = hook_calls.call_before(hooks, pending)
-    if isinstance(decision.verdict, Cancel):
-        raise CompactionError(f"{session.location}: not compacted: {decision.verdict.reason}")
-    supplied = decision.verdict
+    supplied, reports = _ask_hooks(session, plan, instructions, hooks)
     writer = find_summarizer() if summarizer is None else summarizer
-    reports = decision.reports
     if supplied is not None:
         by = "hook"
         summary, details = Summary(supplied.summary), supplied.details
@@ -243,6 +228,27 @@ def prepare_compaction(
         reports=reports,
     )
     return PreparedCompaction(done, _fields(session, plan, summary, details, supplied), hooks)
+
+
+def _ask_hooks(
+    session: Session, plan: CompactionPlan, instructions: str | None, hooks: Sequence[Hook]
+) -> tuple[SuppliedSummary | None, tuple[str, ...]]:
+    """The summary that a hook supplies, if one does, and reports of failed hooks; `CompactionError` if one cancels."""
+    pending = PendingSummary(
+        session,
+        "compaction",
+        plan.summarized,
+        plan.turn_prefix,
+        plan.previous_summary,
+        plan.first_kept,
+        plan.tokens_before,
+        plan.files,
+        instructions,
+    )
+    decision = hook_calls.call_before(hooks, pending)
+    if isinstance(decision.verdict, Cancel):
+        raise CompactionError(f"{session.location}: not compacted: {decision.verdict.reason}")
+    return decision.verdict, decision.reports
 
 
 def write_compaction(target: Session | Branch, prepared: PreparedCompaction) -> Compacted:
