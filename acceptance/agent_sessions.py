@@ -19,6 +19,7 @@ from sessiontree.conversion.restatement import RESTATED_NOTE
 from sessiontree.core.jsonio import parse_object, render_json
 from sessiontree.dialects.passthrough import PASSTHROUGH
 from sessiontree.plugins import load
+from sessiontree.providers.turns import to_turn
 
 GENERATORS: Mapping[Dialect, Callable[[int], bytes]] = {
     "claude": transcripts.generate,
@@ -67,8 +68,10 @@ def _derive(dialect: Dialect, seed: int, folder: Path) -> Source | None:
 
 
 def _is_useful(source: Source) -> bool:
+    """Whether a session has no problems, and something to send: Gemini CLI and OpenCode store nothing else."""
     messages = source.opened().context().messages
-    return source.is_healthy() and any(message.role in ("user", "assistant") for message in messages)
+    turns = (message for message in messages if message.role in ("user", "assistant"))
+    return source.is_healthy() and any(to_turn(message, []) is not None for message in turns)
 
 
 def without_our_data(data: bytes, dialect: Dialect) -> bytes:

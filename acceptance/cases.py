@@ -218,6 +218,11 @@ def _without_anchors_of_last_boundaries(lines: Sequence[bytes]) -> list[bytes]:
     return _change_last_boundaries(lines, _without_anchor)
 
 
+def _without_damaged_lines(lines: Sequence[bytes]) -> list[bytes]:
+    """Leave out the lines that are not JSON objects."""
+    return [raw for raw in lines if parse_object(raw)]
+
+
 def _with_attachments_as_output(lines: Sequence[bytes]) -> list[bytes]:
     """Replace attachments, such as prompts that were typed in between, by output of commands with the same text."""
     return [
@@ -290,6 +295,9 @@ LOSSES: dict[str, Change] = {
     ),
     "Claude Code joins an attachment with a result, and loses it if shards of another response are moved past it": (
         _with_attachments_as_output
+    ),
+    "Claude Code loses the last record after the start of another one that ends before a value": (
+        _without_damaged_lines
     ),
 }
 """Reasons why Claude Code sends only a part of the history that we read, or nothing; likewise."""

@@ -11,7 +11,7 @@ from acceptance.cases import LOSSES, REFUSALS
 from acceptance.comparison import NOTHING_RECORDED, loses_history
 
 WITHOUT_SUBAGENTS, *CHANGES = (*REFUSALS.values(), *LOSSES.values())
-WITHOUT_PARENTS, WITHOUT_BOUNDARIES, WITHOUT_ANCHORS, AS_OUTPUT = CHANGES
+WITHOUT_PARENTS, WITHOUT_BOUNDARIES, WITHOUT_ANCHORS, AS_OUTPUT, WITHOUT_DAMAGE = CHANGES
 
 
 def line(uuid: str, parent: str | None, type: str = "user", **fields: Any) -> bytes:
@@ -65,6 +65,11 @@ def test_other_attachments_become_output_of_commands_if_their_text_is_recorded_f
     changed, same = AS_OUTPUT([for_user, for_system])
     assert json.loads(changed)["content"] == "one\ntwo"
     assert same == for_system
+
+
+def test_lines_that_are_not_json_objects_are_left_out() -> None:
+    torn = FILE[0][: FILE[0].index(b":") + 1] + b"\n"
+    assert WITHOUT_DAMAGE([torn, *FILE]) == FILE
 
 
 def test_a_history_is_lost_if_it_has_fewer_lines_or_no_result_for_a_call() -> None:

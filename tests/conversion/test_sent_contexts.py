@@ -16,6 +16,7 @@ from sessiontree.conversion.verify import first_difference
 from sessiontree.core.jsonio import parse_object
 from sessiontree.core.messages import Image, Thinking, message_blocks
 from sessiontree.dialects.gemini.client import ANSWER_TO_SUMMARY, INTERRUPTED
+from sessiontree.errors import ConversionError
 from sessiontree.providers import render
 from tests.builders import opened
 from tests.conversion.conversations import PIXEL, assistant, call, result, text
@@ -106,6 +107,28 @@ def test_a_session_that_ends_with_an_answer_that_is_never_sent_is_converted_with
     assert sent(source) == ["Hello"]
     assert sent(copy) == ["Hello"]
     check_comes_back(source, copy)
+
+
+@pytest.mark.parametrize("target", [target for target in EVERY_AGENT if target not in GROUPED])
+def test_a_session_with_nothing_but_answers_that_are_never_sent_is_converted_with_them(
+    target: str, tmp_path: Path
+) -> None:
+    failed = {**assistant(text("half"), call("call_1", "read", {})), "stopReason": "error"}
+    session = session_of(failed, result("call_1", "read", "lines"), dialect="omp")
+    assert sent(session) == []
+    copy = installed(session, target, tmp_path / "copy")
+    assert sent(copy) == []
+    check_comes_back(session, copy)
+
+
+@pytest.mark.parametrize("target", GROUPED)
+def test_a_session_without_messages_that_are_sent_is_refused_if_only_they_can_hold_data(
+    target: str, tmp_path: Path
+) -> None:
+    failed = {**assistant(text("half")), "stopReason": "error"}
+    with pytest.raises(ConversionError, match="the result would differ"):
+        installed(session_of(failed, dialect="omp"), target, tmp_path)
+    assert not any(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("summary", ["", " \n"])

@@ -640,6 +640,29 @@ def test_a_message_typed_during_a_turn_is_the_user_s() -> None:
     assert texts_of(user("a", None), blocks) == ["says a", "stop"]
 
 
+def test_a_result_is_kept_that_the_client_loses_after_a_prompt_typed_between_shards_of_another_response() -> None:
+    typed = {"type": "queued_command", "prompt": "wait"}
+    lines = [
+        user("a", None),
+        shard("b", "a", "c1", response="msg_1"),
+        shard("c", "b", "c2", response="msg_2"),
+        attachment("q", "c", typed),
+        result("r", "q", "c1"),
+        assistant("d", "r", response="msg_2"),
+        user("e", "d"),
+    ]
+    assert texts_of(*lines) == ["says a", "", "wait", "done c1", "says d", "says e"]
+    assert calls_sent(*lines) == ["c1"]
+
+
+def test_a_last_record_is_kept_that_the_client_loses_after_the_start_of_another_one() -> None:
+    lines = [user("a", None), shard("b", "a", "c1"), shard("x", "b", "c2"), result("r", "b", "c1")]
+    whole = [json_line(each) for each in lines]
+    torn = whole[2][: whole[2].index(b'"message":') + len(b'"message":')] + b"\n"
+    session = open_store(MemoryStore(b"".join([*whole[:2], torn, whole[3]])), dialect="claude")
+    assert sent(session) == ["says a", "", "done c1"]
+
+
 def test_a_file_attached_by_an_older_client_is_shown() -> None:
     about = {"type": "file", "filename": "/x/a.txt", "content": {"type": "text", "file": {"content": "alpha"}}}
     assert "alpha" in texts_of(user("a", None), attachment("b", "a", about))[1]

@@ -70,21 +70,20 @@ def end_of_history(session: Reader, leaf: str | None) -> int | None:
 
     In some formats, such an entry is never the current one.
     """
-    end = session.node_of(leaf)
-    if end is None:
-        return None
+    end = session.node_of(leaf)  # None too if all messages are such entries
     lines = session.journal
 
-    def find_history(node: int) -> list[int]:
+    def find_history(node: int | None) -> list[int]:
         return session.dialect.find_history(lines, node, session.read_options)
 
-    for node in range(end + 1, len(lines.types)):
+    for node in range(0 if end is None else end + 1, len(lines.types)):
         if lines.types[node] in CONTEXT_TYPES:
             break
         # In Claude Code, the history of the last line already has the entries on metadata lines after it.
         if lines.types[node] == "custom" and _is_left_out(*lines.entries([node])) and node not in find_history(end):
             history = find_history(node)
-            between = history[history.index(end) + 1 :] if end in history else ()
+            start = 0 if end is None else history.index(end) + 1 if end in history else len(history)
+            between = history[start:]
             if between and not any(lines.types[at] in CONTEXT_TYPES for at in between):
                 end = node
     return end
