@@ -158,3 +158,8 @@ def test_an_id_opens_a_session_of_any_agent(tmp_path: Path, monkeypatch: pytest.
             assert session.location == str(path)
     with pytest.raises(NotFoundError):
         sessiontree.open("no-such-session", home=tmp_path / "own")
+
+
+def test_an_unknown_id_is_reported_as_searched_for_among_the_sessions_of_every_agent(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="no session id in the folders of any agent starts with 'nope'"):
+        sessiontree.open("nope", home=tmp_path)

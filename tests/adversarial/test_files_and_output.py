@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import pty
 import resource
 import shlex
 import subprocess
@@ -285,6 +287,39 @@ def test_json_and_file_names_contain_no_controls(tmp_path: Path) -> None:
     (tmp_path / "bad" / f"a{HOSTILE}\x1b[2J.jsonl").write_text("{")
     done = sessiontree_command("doctor", tmp_path / "bad", home=home)
     assert not {"\x1b", *CONTROLS} & set(done.stdout + done.stderr)
+
+
+def test_exports_contain_no_controls(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    location = session_in(tmp_path, f"hello {HOSTILE}")
+    with sessiontree.open(location, home=home) as session:
+        session.rename(f"title {HOSTILE}")
+        assert session.leaf is not None
+        session.label(session.leaf, f"label {HOSTILE}")
+    for format in ("json", "atif", "otel", "html", "md", "text"):
+        done = sessiontree_command("export", location, "--format", format, home=home)
+        assert done.returncode == 0, done.stderr
+        assert not CONTROLS & set(done.stdout), format
+        if format in ("json", "atif", "otel"):
+            assert HOSTILE in json.dumps(json.loads(done.stdout), ensure_ascii=False)
+            out = tmp_path / f"out.{format}"
+            sessiontree_command("export", location, "--format", format, "--out", out, home=home)
+            assert not CONTROLS & set(out.read_text()), format
+    assert HOSTILE in sessiontree_command("export", location, "--format", "jsonl", home=home).stdout, "byte for byte"
+    with open(location, "ab") as file:
+        file.write(b"torn \x1b[2J\n")
+    terminal, shown = pty.openpty()
+    environment = {**os.environ, "SESSIONTREE_HOME": str(home), "HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "sessiontree", "export", location, "--format", "jsonl", "--branch", "all"]
+    subprocess.run(command, stdout=shown, stderr=shown, stdin=subprocess.DEVNULL, env=environment, timeout=SECONDS)
+    os.close(shown)
+    seen = b""
+    with contextlib.suppress(OSError):  # the end of a terminal is an error
+        while data := os.read(terminal, 1 << 16):
+            seen += data
+    os.close(terminal)
+    assert "torn ␛[2J" in seen.decode()
+    assert not {"\x1b", *CONTROLS} & set(seen.decode())
 
 
 def test_ids_and_paths_are_printed_without_controls(tmp_path: Path) -> None:

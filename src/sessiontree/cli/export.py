@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+from collections.abc import Iterable, Iterator
 
 from sessiontree.app.actions.export import exported_fields, format_of, new_redactor, plan_export
 from sessiontree.cli import output, stderr
@@ -18,6 +19,7 @@ from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import add_read_options, open_session, read_options_of
 from sessiontree.errors import ExistsError, UsageError
 from sessiontree.export import Format, export
+from sessiontree.views.text import clean
 
 EXAMPLES = """examples:
   sessiontree export 019c2f3a --out session.html --branch all
@@ -62,11 +64,25 @@ def run(options: Options) -> None:
             output.print_lines([exported.path])
     else:
         redactor = new_redactor() if options.redact else None
-        output.print_bytes(export(session, format, branch=options.branch, redactor=redactor))
+        pieces = export(session, format, branch=options.branch, redactor=redactor)
+        if format == "jsonl" and output.is_terminal():
+            output.print_lines(clean(line.decode("utf-8", "replace")) for line in _split_lines(pieces))
+        else:
+            output.print_bytes(pieces)
     if redactor is not None:
         stderr.print_line(redactor.report)
     if not options.json:
         stderr.print_problems(session.location, session.problems)
+
+
+def _split_lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The lines of a file that is read in pieces, without their ends."""
+    rest = b""
+    for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from lines
+    if rest:
+        yield rest
 
 
 def _format(options: Options) -> Format:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sessiontree.core.jsonio import iter_json
+from sessiontree.core.jsonio import escape_controls, iter_json
 from sessiontree.views.text import clean
 
 SCHEMA_VERSION = 1
 PLAIN_WIDTH = 100
 PLAIN_HEIGHT = 24
-# As UTF-8: DEL, the C1 controls, the characters that change the text direction, and kitty's placeholder of images.
-_CONTROLS = rb"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xaa-\xae]|\xe2\x81[\xa6-\xa9]|\xf4\x8e\xbb\xae"
 
 
 def print_json(value: Mapping[str, Any]) -> None:
@@ -26,16 +23,6 @@ def print_json(value: Mapping[str, Any]) -> None:
     """
     print_bytes(map(escape_controls, iter_json({"schemaVersion": SCHEMA_VERSION, **value})))
     sys.stdout.buffer.write(b"\n")
-
-
-def escape_controls(data: bytes) -> bytes:
-    """Escape what `views.text.clean` makes visible: it is valid in rendered JSON, but a terminal would obey it."""
-    return re.sub(_CONTROLS, _escape, data)
-
-
-def _escape(found: re.Match[bytes]) -> bytes:
-    units = found[0].decode().encode("utf-16-be").hex()
-    return re.sub("(....)", r"\\u\1", units).encode()
 
 
 def print_bytes(pieces: Iterable[bytes]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args
 
@@ -17,6 +18,9 @@ JsonObject: TypeAlias = dict[str, Any]
 
 # Tag of the union members that hold unknown data. No file contains it: msgspec needs a tag on every member of a union.
 UNKNOWN_TAG = "\x00"
+
+# As UTF-8: DEL, the C1 controls, the characters that change the text direction, and kitty's placeholder of images.
+_CONTROLS = rb"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xaa-\xae]|\xe2\x81[\xa6-\xa9]|\xf4\x8e\xbb\xae"
 
 
 class Value(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
@@ -145,6 +149,16 @@ def render_json_line(value: object) -> bytes:
     for separator in ("\u2028", "\u2029"):
         line = line.replace(separator.encode(), f"\\u{ord(separator):04x}".encode())
     return line
+
+
+def escape_controls(data: bytes) -> bytes:
+    """Escape characters that are valid in JSON but that a terminal would obey. The decoded values are the same."""
+    return re.sub(_CONTROLS, _escape, data)
+
+
+def _escape(found: re.Match[bytes]) -> bytes:
+    units = found[0].decode().encode("utf-16-be").hex()
+    return re.sub("(....)", r"\\u\1", units).encode()
 
 
 def iter_json(fields: Mapping[str, object]) -> Iterator[bytes]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, get_args
 
+from sessiontree.core.jsonio import escape_controls
 from sessiontree.errors import UsageError
 from sessiontree.export.source import BranchSelection, Source
 from sessiontree.secrets.redact import Redactor
@@ -48,7 +49,7 @@ def export(
         case "json":
             from sessiontree.export.raw import render_object
 
-            return render_object(source)
+            return map(escape_controls, render_object(source))
         case "jsonl":
             from sessiontree.export.raw import render_lines
 
@@ -56,11 +57,11 @@ def export(
         case "otel":
             from sessiontree.export.otel import render_otel
 
-            return render_otel(source)
+            return map(escape_controls, render_otel(source))
         case "atif":
             from sessiontree.export.atif import render_atif
 
-            return render_atif(source)
+            return map(escape_controls, render_atif(source))
 
 
 def _encoded(texts: Iterator[str], size: int = 64 * 1024) -> Iterator[bytes]:

@@ -10,7 +10,9 @@ import re
 
 from sessiontree.views.text import clean
 
-_ODD = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+_ODD = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff\U0010eeee]"
+)
 _CONTROLS = bytes(code for code in (*range(0x20), 0x7F) if code not in b"\t\n")
 _COLOUR = re.compile(r"\x1b\[[0-9;:]{0,32}m")
 

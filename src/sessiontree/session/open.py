@@ -13,7 +13,7 @@ from sessiontree.core.ids import new_session_id, timestamp
 from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.dialects.contract import AS_CLIENT, Dialect, ReadOptions
 from sessiontree.errors import NotASessionError, NotFoundError
-from sessiontree.paths import check_session_id, find_by_id, home_of_file, sessions_folder
+from sessiontree.paths import check_session_id, find_by_id, home_of_file
 from sessiontree.session.blob_refs import LargeContent
 from sessiontree.session.client_repository import ClientRepository
 from sessiontree.session.entry_input import Appear, Durability, Options
@@ -200,7 +200,7 @@ def _find_by_id(wanted: str, home: str | os.PathLike[str] | None, dialect: str |
     with Library(repository.home) as library:
         agents = {summary.ref: summary.agent for summary in library.everything() if summary.id.startswith(wanted)}
         known = ((summary.id, summary.ref) for summary in library.everything())
-        found = find_by_id(wanted, known, sessions_folder(repository.home))
+        found = find_by_id(wanted, known, "the folders of any agent")
     return find_ref(found), dialect or agents[found]
 
 

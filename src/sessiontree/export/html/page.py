@@ -18,7 +18,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from sessiontree.core.jsonio import render_json
+from sessiontree.core.jsonio import escape_controls, render_json
 from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
 from sessiontree.export.html.branch_graph import build_graph_data
 from sessiontree.export.html.cards import CardRenderer, State, group_cards
@@ -102,7 +102,7 @@ def _states(recovered: frozenset[int], *, is_active: bool) -> Callable[[int], tu
 
 def embedded_json(value: object) -> Markup:
     """JSON that can be part of a script element: no character in it can end the element."""
-    text = render_json(value).decode("utf-8", "replace")
+    text = escape_controls(render_json(value)).decode("utf-8", "replace")
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704 - as stated
 
 
