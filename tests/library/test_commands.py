@@ -252,7 +252,7 @@ def test_filters_and_limits(run: Run, world: World, here: Path) -> None:
     assert run("list", "--limit", "-1").code == 2
     assert run("list", "--root", "x=y").code == 2
     missing = run("list", "--all", "--root", "pi=/nowhere")
-    assert (missing.code, missing.err.splitlines()[0]) == (0, "--root pi=/nowhere: no such folder")
+    assert (missing.code, missing.err.splitlines()[0]) == (2, "sessiontree: --root pi=/nowhere: no such folder")
 
 
 def test_on_a_terminal_headings_are_dim_and_timings_are_printed(world: World, here: Path) -> None:

@@ -225,7 +225,7 @@ def test_the_archive_of_a_tenant_is_its_own_and_counts_for_its_quota(repository:
     sizes = {found.tenant: found.size for found in repository.tenants()}
     assert sizes["alice"] >= len(before)
     assert sizes["bob"] == 0
-    with pytest.raises(ExistsError, match="the archive of the tenant 'alice' has 1 items"):
+    with pytest.raises(ExistsError, match="the archive of the tenant 'alice' has 1 item"):
         repository.remove_tenant("alice")
     run("restore", item["item"], home=alice.home)
     assert bytes_of(ref) == before

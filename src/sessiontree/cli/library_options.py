@@ -8,13 +8,11 @@ import sys
 import time
 
 from sessiontree import plugins
-from sessiontree.cli import stderr
 from sessiontree.cli.parser import Options
 from sessiontree.errors import UsageError
 from sessiontree.library.library import Library
-from sessiontree.library.roots import is_repository, parse_roots
+from sessiontree.library.roots import parse_roots
 from sessiontree.library.scanner import Progress
-from sessiontree.views.text import clean
 
 _PROGRESS_AFTER = 0.3
 
@@ -47,10 +45,6 @@ def requested_project(options: Options) -> str | None:
 def open_library(options: Options) -> Library:
     """Open the library with the `--home` and `--root` that were given."""
     roots = parse_roots(getattr(options, "root", []))  # not every command that finds a session has --root
-    for name, folders in roots.items():
-        for folder in folders:
-            if not is_repository(folder) and not os.path.isdir(os.path.expanduser(folder)):
-                stderr.print_line(f"--root {name}={clean(folder)}: no such folder")
     return Library(options.home, roots, progress=scan_progress())
 
 
