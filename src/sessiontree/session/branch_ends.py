@@ -98,7 +98,8 @@ def _compare_histories(
     newest_end = array("q", [-1]) * len(tree)
     """By node: the newest end that has it in its history."""
     for leaf in leaves:
-        if seen[leaf] and not distinct_contexts:
+        # A result of a parallel call is a leaf of its own. A transcript can have thousands, each with a long history.
+        if newest_end[leaf] >= 0 or (seen[leaf] and not distinct_contexts):
             continue
         backwards = _iter_back(session, leaf, seen)
         end = next(filter(is_message, backwards), None)
