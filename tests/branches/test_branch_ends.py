@@ -5,8 +5,11 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 import sessiontree
 from sessiontree.branches.tips import find_tips
+from sessiontree.session import branch_ends
 from sessiontree.session.branch_ends import find_branch_ends, newest_leaves
 from sessiontree.session.history import history_links
 from sessiontree.session.reader import Reader
@@ -84,3 +87,22 @@ def test_what_is_not_a_message_ends_no_branch(tmp_path: Path) -> None:
             session, history_links(session), newest_leaves(session, session.leaf), is_message=lambda node: False
         )
         assert by_type == []
+
+
+@pytest.mark.parametrize("distinct_contexts", [False, True])
+def test_no_history_is_built_for_results_of_parallel_calls(
+    distinct_contexts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = sessiontree.open(Path(__file__).parents[1] / "corpus" / "claude" / "03_parallel.jsonl")
+    leaves = newest_leaves(session, session.leaf)
+    assert len(leaves) > 1, "results of parallel calls are leaves"
+    built: list[str | None] = []
+    history_nodes = branch_ends.history_nodes
+
+    def counting(session: Reader, leaf: str | None) -> list[int]:
+        built.append(leaf)
+        return history_nodes(session, leaf)
+
+    monkeypatch.setattr(branch_ends, "history_nodes", counting)
+    assert len(find_branch_ends(session, None, leaves, distinct_contexts=distinct_contexts)) == 1
+    assert built == [session.leaf]
