@@ -201,6 +201,15 @@ def test_the_description_in_a_sessions_settings_is_shown(run: Run, session: str,
     assert (listed["title"], listed["description"]) == ("解析器", "Everything about the parser")
 
 
+def test_info_shows_the_first_problems_of_a_badly_damaged_session(run: Run, session: str) -> None:
+    with open(session, "ab") as file:
+        file.write(b"garbage\n" * 1025)
+    lines = [line for line in run("info", session).lines if line.startswith("problem ")]
+    assert len(lines) == 20
+    assert "1,005 more; --json has all" in run("info", session).lines[-1]
+    assert len(run("info", session, "--json").json["problems"]) == 1025
+
+
 def test_info_shows_facts_about_a_session(run: Run, session: str) -> None:
     facts = run("info", session, "--json").json
     assert (facts["name"], facts["branches"], facts["messages"]) == ("解析器", 2, 4)

@@ -30,6 +30,9 @@ from sessiontree.views.text import one_line, plural, short_entry_id
 if TYPE_CHECKING:
     from sessiontree.session.session import Session
 
+_SHOWN_PROBLEMS = 20
+"""Of a damaged file, which can have a million."""
+
 EXAMPLES = """examples:
   sessiontree info 019c2f3a
   sessiontree info s.jsonl --json"""
@@ -118,8 +121,12 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
             yield f"{name:12} {one_line(value)}"
     for leaf, summary in facts["branchSummaries"].items():
         yield one_line(f"{'summary':12} {short_entry_id(leaf)}: {summary}")
-    for problem in facts["problems"]:
+    problems = facts["problems"]
+    for problem in problems[:_SHOWN_PROBLEMS]:
         yield one_line(
             f"{'problem':12} line {problem['line']} bytes {problem['start']}-{problem['end']}: "
             f"{problem['kind']}: {problem['action']}"
         )
+    if len(problems) > _SHOWN_PROBLEMS:
+        more = f"{len(problems) - _SHOWN_PROBLEMS:,} more"
+        yield f"{'problems':12} {more}; --json has all, `sessiontree doctor` sums them up"
