@@ -221,8 +221,7 @@ def _preserved_nodes(chain: Chain, boundary: int, metadata: Fields) -> list[int]
     found = [node for node in nodes if node is not None]
     if len(found) != len(nodes) or (not found and not isinstance(uuids, list)):
         return None
-    anchor = chain.find_link(metadata.get("anchorUuid"))
-    return list(dict.fromkeys(node for node in found if node not in (anchor, boundary)))
+    return found
 
 
 def _segment_nodes(chain: Chain, segment: Fields) -> list[int]:
