@@ -523,28 +523,6 @@ def test_only_the_last_boundary_on_the_chain_counts() -> None:
     assert path_of(*lines, user("g", "S2")) == ["B2", "S2", "f", "g"]
 
 
-@pytest.mark.parametrize(
-    ("anchor", "listed", "path"),
-    [
-        ("S", "Bcd", "Bcdef"),
-        ("S", "cBd", "Bdef"),
-        ("S", "cdB", "Bef"),
-        ("S", "cdS", "BcdSef"),
-        ("S", "ccd", "Bcdef"),
-        ("S", "cdc", "Bdcef"),
-        ("B", "Bcd", "BcdSef"),
-        ("B", "cdB", "BSef"),
-        ("B", "cdc", "BdcSef"),
-    ],
-)
-def test_a_list_that_names_the_boundary_the_anchor_or_a_line_twice_is_followed_in_order_up_to_a_cycle(
-    anchor: str, listed: str, path: str
-) -> None:
-    # As Claude Code 2.1.325: each listed line follows the one before it in the list, whichever line it is.
-    lines = compacted(preservedMessages={"anchorUuid": anchor, "uuids": list(listed)})
-    assert path_of(*lines) == list(path)
-
-
 def test_a_branch_from_before_a_compaction_is_not_compacted() -> None:
     assert path_of(*compacted(), user("g", "b")) == ["a", "b", "g"]
 

@@ -79,7 +79,7 @@ def _find_loaded_lines(chain: Chain) -> LoadedLines:
     if boundary is not None and boundary != last:
         # A later boundary without preserved lines hides the preserved ones as well, whether or not they exist.
         return _hide_earlier(chain, last, [])
-    nodes = None if boundary is None else _preserved_nodes(chain, boundary, metadata)
+    nodes = None if boundary is None else _preserved_nodes(chain, metadata)
     if nodes is None:
         return _hide_earlier(chain, last, []) if _is_large(chain) else LoadedLines()
     return _hide_earlier(chain, last, nodes, metadata.get("anchorUuid"))
@@ -140,7 +140,7 @@ def _read_boundaries(chain: Chain) -> dict[int, _Boundary]:
         for node, line in zip(batch, chain.lines.fields(batch), strict=True):
             passthrough = passthrough_of(line)
             found[node] = _Boundary(
-                _find_preserved(chain, node, line),
+                _find_preserved(chain, line),
                 _find_leaf_before(chain, node, line),
                 PART in passthrough,
                 # The client's own boundaries always name the line before them; ours do not if they are the first entry.
@@ -154,9 +154,9 @@ def find_preserved(chain: Chain, boundary: int) -> Preserved:
     return chain.once(_read_boundaries)[boundary].preserved
 
 
-def _find_preserved(chain: Chain, boundary: int, line: Fields) -> Preserved:
+def _find_preserved(chain: Chain, line: Fields) -> Preserved:
     metadata = _preserved_metadata(line)
-    nodes = None if metadata is None else _preserved_nodes(chain, boundary, metadata)
+    nodes = None if metadata is None else _preserved_nodes(chain, metadata)
     anchor = None if metadata is None else chain.find_link(metadata.get("anchorUuid"))
     if metadata is None or not nodes or anchor is None:
         return _NO_LINES
@@ -214,7 +214,7 @@ def _preserved_metadata(line: Fields) -> Fields | None:
     return object_in(metadata, "preservedSegment") or None
 
 
-def _preserved_nodes(chain: Chain, boundary: int, metadata: Fields) -> list[int] | None:
+def _preserved_nodes(chain: Chain, metadata: Fields) -> list[int] | None:
     """Return the preserved lines in their order; None if one of them is missing."""
     uuids = metadata.get("uuids")
     nodes = [chain.find_link(uuid) for uuid in uuids] if isinstance(uuids, list) else _segment_nodes(chain, metadata)

@@ -159,7 +159,8 @@ def _find_lines_beside(
 ) -> tuple[dict[int, list[int]], dict[int, int]] | None:
     """Return loose lines by the line that they follow, and by line the first line of the client after it that is not
     loose; None if only some paths have the loose ones, because they follow one of the latter, or a preserved line."""
-    loose = find_loose_lines(chain, range(len(chain)), {}, within_responses=False).rows
+    rows = find_loose_lines(chain, range(len(chain)), {}, within_responses=False).rows
+    loose = {node: [note for row in found for note in row] for node, found in rows.items()}
     is_loose = {node for nodes in loose.values() for node in nodes}
     if any(is_note(chain, node) for node in loose) or not is_loose.isdisjoint(find_splices(chain)):
         return None

@@ -6,9 +6,10 @@ As measured with client 2.1.325:
   follow another user or assistant line: depth first, and siblings by time.
 * In a response with calls, notes are system lines, attachments, and prompts with `isMeta`. Those that follow a shard or
   a result are sent with the response, in file order. Those that follow a note on the path are sent directly after it,
-  row by row. They are loose: no user or assistant line follows them, except for those that are sent with the same
-  response or with one before it. One other line after it, or two notes after the same one, and a line is sent only if
-  it is on the path.
+  row by row, even if that note belongs to the response only because its missing parent was bridged.
+* Such notes are loose: no user or assistant line follows them, except for those that are sent with the same response or
+  with one before it. One other line after it, or two notes after the same one, and a line is sent only if it is on the
+  path. Other rows after the same shard or result are sent all the same.
 
 Progress lines count as their nearest ancestor of another type. Lines after a text, or after a prompt, are lost.
 """
@@ -65,8 +66,8 @@ def _iter_children(chain: Chain, node: int, links: Links) -> Iterator[int]:
 class LooseLines(Struct, frozen=True):
     """Notes that may be sent although they are off the path."""
 
-    rows: dict[int, list[int]] = {}
-    """By the line that they follow: a shard or a result, or a note that is not one of them."""
+    rows: dict[int, list[list[int]]] = {}
+    """Rows, by the line that they follow: a shard or a result, or a note that is not one of them."""
     followers: dict[int, list[int]] = {}
     """By note: the shards and results after it. The note is sent only if all of them are sent before it or with it."""
 
@@ -117,15 +118,16 @@ def _can_be_sent_with_response(chain: Chain, node: int) -> bool:
     return (summary.is_assistant or bool(summary.results)) and not chain.facts(node).is_sidechain
 
 
-def _find_rows(chain: Chain, find_parent: Callable[[int], int | None], loose: set[int]) -> dict[int, list[int]]:
+def _find_rows(chain: Chain, find_parent: Callable[[int], int | None], loose: set[int]) -> dict[int, list[list[int]]]:
     """Return loose lines by the line that they follow. Each has at most one of them after it, so they form rows."""
     below = {parent: node for node in loose if (parent := find_parent(node)) in loose}
-    found: dict[int, list[int]] = {}
+    found: dict[int, list[list[int]]] = {}
     for node in chain.in_order(loose):
         before = find_parent(node)
         if before is None or before in loose:
             continue
-        row = found.setdefault(before, [])
+        row: list[int] = []
+        found.setdefault(before, []).append(row)
         at: int | None = node
         while at is not None:
             row.append(at)

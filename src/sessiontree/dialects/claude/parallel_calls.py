@@ -151,6 +151,8 @@ class _ParallelLines:
         self._recovered = recovered
         self._turns: dict[int, int | None] = {}
         """Notes -> the shard or result that they follow. A path can have thousands of them in a row."""
+        self._bridged: dict[int, int] | None = None
+        """Lines on the path without a parent -> the line above them on the path."""
         self._blocks: dict[int, int] = {}
         self._shards_off_path: list[tuple[int, _Key, LineSummary]] = []
         self._results_off_path: list[tuple[int, LineSummary]] = []
@@ -283,9 +285,21 @@ class _ParallelLines:
                 at = self._turns[at]
                 break
             notes.append(at)
-            at = parent_of(self._chain, at, self._links) if at in self._on_path else None
+            at = self._parent_on_path(at) if at in self._on_path else None
         self._turns.update(dict.fromkeys(notes, at))
         return at
+
+    def _parent_on_path(self, node: int) -> int | None:
+        """Return the parent of a line on the path; where it is missing, the line that the path continues with."""
+        parent = parent_of(self._chain, node, self._links)
+        if parent is not None:
+            return parent
+        if self._bridged is None:
+            steps = zip(self._path[1:], self._path, strict=False)
+            self._bridged = {
+                child: above for child, above in steps if parent_of(self._chain, child, self._links) is None
+            }
+        return self._bridged.get(node)
 
     def _key(self, node: int, summary: LineSummary) -> _Key:
         return _key_of(node, summary, self._recovered)
@@ -338,9 +352,9 @@ class _ParallelLines:
             of_others = self._find_results_elsewhere(response, response.results).keys() - set(results)
             own = [node for node in response.results if node not in of_others]
             members = dict.fromkeys([response.first, *response.shards, *own, *response.apart])
-            missed += [line for node in members for line in self._find_row(node)]
+            missed += [line for node in members for line in self._find_loose(node)]
             notes = (node for node in response.on_path if node not in members)
-            span.after_notes.update({node: row for node in notes if (row := self._find_row(node))})
+            span.after_notes.update({node: row for node in notes if (row := self._find_loose(node))})
         span.shards.update(dict.fromkeys((response.first, *response.shards), response.first))
         if missed:
             # Nothing precedes the first line of all, but a missed line can precede the others.
@@ -351,11 +365,13 @@ class _ParallelLines:
                 start, end, missed = first, max(last, end), others + missed
             span.missed.append((start, end, missed))
 
-    def _find_row(self, node: int) -> list[int]:
-        """Return the loose lines after a line, if all lines that follow them are sent."""
-        row = self._loose.get(node, [])
+    def _find_loose(self, node: int) -> list[int]:
+        """Return the loose lines after a line, without the rows that a line follows which is not sent."""
+        return [note for row in self._loose.get(node, ()) if self._is_sent(row) for note in row]
+
+    def _is_sent(self, row: Sequence[int]) -> bool:
         followers = (line for note in row for line in self._followers.get(note, ()))
-        return row if all(line in self._inserted or line in self._on_path for line in followers) else []
+        return all(line in self._inserted or line in self._on_path for line in followers)
 
     def _join_span(self, span: _Span) -> list[int]:
         inserted: dict[int, list[int]] = {}
@@ -500,7 +516,7 @@ class _ParallelIndex:
         for call in calls:
             found.update(self._results.find(call))
         if self._loose.rows:
-            loose = [line for node in (*path, *found) for line in self._loose.rows.get(node, ())]
+            loose = [line for node in (*path, *found) for row in self._loose.rows.get(node, ()) for line in row]
             found.update(loose, *(self._loose.followers.get(line, ()) for line in loose))
         return sorted(found)
 
