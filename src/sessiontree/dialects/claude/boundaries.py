@@ -192,7 +192,11 @@ def _splice(chain: Chain, preserved: Sequence[int], anchor: object) -> dict[int,
         return {}
     node = chain.find_link(anchor)
     links: dict[int, int | None] = dict(zip(preserved, [node, *preserved[:-1]], strict=True))
-    # What followed the anchor now follows the preserved lines, so that the conversation goes on after them.
+    # What followed the anchor now follows the preserved lines, so that the conversation goes on after them. Where the
+    # list names the anchor, that includes the next line of the list.
+    links.update(
+        {line: preserved[-1] for line in preserved if links[line] == node is not None and line != preserved[0]}
+    )
     for child in chain.children(node) if node is not None else _find_orphans(chain, anchor):
         links.setdefault(child, preserved[-1])
     return links
