@@ -410,8 +410,9 @@ class _TextMatcher:
         found, self._rest = _found_in(text, self._rest)
         if found:
             return None
-        # Several files of the same name have the same first part, so the match with most parts is the best.
-        for pending in sorted(self._pending, key=lambda parts: len(_found_in(text, parts)[1]) - len(parts)):
+        # Several files of the same name have the same first part, and words of a program can contain those of a short
+        # command: the match with most characters is the best.
+        for pending in sorted(self._pending, key=lambda parts: -_found_length(text, parts)):
             found, rest = _found_in(text, pending)
             if found:
                 self._pending.remove(pending)
@@ -433,6 +434,11 @@ def _found_in(text: str, parts: Sequence[str]) -> tuple[bool, list[str]]:
     while rest and (place := text.find(rest[0], at)) >= 0:
         at = place + len(rest.pop(0))
     return len(rest) < len(parts), rest
+
+
+def _found_length(text: str, parts: Sequence[str]) -> int:
+    """The number of characters of the parts that a text contains in order."""
+    return sum(map(len, parts)) - sum(map(len, _found_in(text, parts)[1]))
 
 
 def _shown(parts: Parts) -> str:

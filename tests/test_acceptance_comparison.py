@@ -164,6 +164,16 @@ def test_a_text_that_contains_a_summary_is_not_one() -> None:
     assert here == there == ["summary: two lines", "user: ls | two lines and more"]
 
 
+def test_a_program_s_words_before_a_summary_are_not_taken_for_a_command() -> None:
+    recorded: list[Message] = [
+        CompactionSummary(summary="two lines and more"),
+        BashExecution(command="ls", output="two lines"),
+    ]
+    theirs = [said("user", "The tools were used. Summary: two lines and more"), said("user", "Ran ls: two lines")]
+    here, there = both_lines(render(recorded, "anthropic").messages, theirs, recorded)
+    assert here == there == ["summary: two lines and more", "user: ls | two lines"]
+
+
 @pytest.mark.parametrize("seed", [1323, 1451])
 def test_answers_with_results_after_both_are_compared_with_results_after_each(seed: int, tmp_path: Path) -> None:
     path = tmp_path / "session.jsonl"
