@@ -171,6 +171,13 @@ def test_sentences_are_short(page: Path) -> None:
             assert len(re.findall(r"[\w'’./%-]+", sentence)) <= 25, sentence
 
 
+@pytest.mark.parametrize("page", ENGLISH_PAGES, ids=lambda page: page.name)
+def test_lines_are_at_most_120_columns(page: Path) -> None:
+    """Except in code and tables, and for pictures, which are links on a line of their own."""
+    prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    assert [line for line in prose.splitlines() if len(line) > 120 and not line.startswith(("|", "!["))] == []
+
+
 @pytest.mark.parametrize("page", list(console.pages()), ids=lambda page: page.name)
 def test_the_commands_of_a_page_print_what_the_page_shows(page: Path) -> None:
     text = page.read_text()

@@ -188,6 +188,21 @@ def test_unmatched_tool_calls_and_results_are_reported(tmp_path: Path) -> None:
     assert findings["lost-parallel-results"].count == 1
 
 
+@pytest.mark.parametrize("target", ["2", "3"])
+@pytest.mark.parametrize("next_calls", [(), ("d",)])
+def test_results_on_a_branch_that_was_left_are_not_lost(tmp_path: Path, target: str, next_calls: tuple[str]) -> None:
+    path = written(
+        tmp_path,
+        message("1", None, "q"),
+        assistant("2", "1", "a", "b"),
+        result("3", "2", "a"),
+        result("4", "3", "b"),
+        assistant("5", target, *next_calls),
+        *(result(f"5{call}", "5", call) for call in next_calls),
+    )
+    assert "lost-parallel-results" not in found(path)
+
+
 def test_a_compaction_that_keeps_from_an_entry_off_its_path_is_reported(tmp_path: Path) -> None:
     compaction = '{"type":"compaction","id":"c","parentId":"2","timestamp":"t",'
     compaction += '"summary":"S","firstKeptEntryId":"gone","tokensBefore":1}'

@@ -10,9 +10,10 @@ import pytest
 
 from sessiontree.core.durations import parse_age
 from sessiontree.errors import ExistsError, NotFoundError, UsageError
+from sessiontree.library import Library
 from tests.archive.conftest import Command
 from tests.archive.machine import CLAUDE_ID, NATIVE_ID, contents, home_of, native_lines, write_claude, write_native
-from tests.builders import entry
+from tests.builders import entry, header
 
 NEW_TIME = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime())
 
@@ -29,6 +30,17 @@ def test_a_dry_run_lists_the_sessions_and_touches_nothing(tmp_path: Path, comman
     assert rows["done"] is False
     assert rows["size"] == sum(row["size"] for row in rows["sessions"])
     assert contents(tmp_path) == before
+
+
+def test_the_ids_that_a_dry_run_prints_find_the_sessions(tmp_path: Path, command: Command) -> None:
+    alike = [f"{NATIVE_ID[:8]}-{number:04}-7000-8000-000000000000" for number in (1, 2)]
+    for id in alike:
+        write_native(tmp_path, [header(id=id, cwd="/work/a"), *native_lines()[1:]], name=f"2026_{id}")
+    rows = command("clean").out.splitlines()[:-1]
+    printed = [next(word for word in row.split() if word.startswith(NATIVE_ID[:8])) for row in rows]
+    assert sorted(printed) == [id[:13] for id in alike]
+    with Library(str(tmp_path / "home")) as library:
+        assert sorted(library.find(id).id for id in printed) == alike
 
 
 def test_with_yes_sessions_move_into_the_archive_and_restore_brings_them_back(tmp_path: Path, command: Command) -> None:

@@ -85,6 +85,12 @@ def test_an_edit_that_cannot_be_read_removes_the_text_as_in_its_own_context(
     assert "SECRET" not in "".join(sent(path, target))
 
 
+@pytest.mark.parametrize("target", [{}, {"targetId": None}, {"targetId": 5}])
+def test_an_edit_without_a_target_is_refused_with_the_reason(source: Path, target: dict[str, Any]) -> None:
+    with sessiontree.open(str(source)) as session, pytest.raises(InvalidEntryError, match="needs a `targetId`"):
+        session.append({"type": "context_edit", **target, "replacement": None})
+
+
 @pytest.mark.parametrize("replacement", ["gone", {}, {"content": 5}, {"content": ["gone"]}])
 def test_an_edit_that_cannot_be_read_is_not_written(source: Path, replacement: Any) -> None:
     with sessiontree.open(str(source)) as session, pytest.raises(InvalidEntryError, match="`replacement`"):

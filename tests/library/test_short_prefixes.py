@@ -12,6 +12,7 @@ import sessiontree
 from sessiontree.errors import AmbiguousError
 from sessiontree.library.library import Library
 from sessiontree.views.text import short_entry_id
+from tests.dialects.packed_goldens import unpack
 
 
 @pytest.fixture
@@ -35,6 +36,14 @@ def test_a_unique_prefix_of_any_length_finds_a_session(home: Path) -> None:
             library.find("019")
         assert library.find("019c2f3a-0002").id.endswith("2")
     assert sessiontree.open("fa", home=str(home / "st")).id == "fa11"
+
+
+def test_candidates_are_listed_in_columns(home: Path) -> None:
+    unpack("opencode", "06-fork", home)
+    os.rename(home / "home" / ".local", home / ".local")
+    with Library(str(home / "st")) as library, pytest.raises(AmbiguousError) as error:
+        library.find("ses_")
+    assert all("  opencode  Title" in line for line in str(error.value).splitlines()[1:])
 
 
 def test_the_short_id_of_a_session_started_in_the_same_minute_finds_it(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import re
 from pathlib import Path
 from random import Random
 
@@ -11,6 +13,7 @@ import pytest
 
 import sessiontree
 from sessiontree.branches.tips import find_tips
+from sessiontree.conversion.install import Request, carry_out, make_plan
 from sessiontree.dialects.contract import SessionFile
 from sessiontree.library import Summary
 from sessiontree.library.summary import cut_at_word, is_meaningful
@@ -174,6 +177,20 @@ def test_damage_is_marked(tmp_path: Path) -> None:
     assert summary_of(write(tmp_path, sound), "pi").health == "ok"
     for broken in (sound + b'{"type":"mess', sound.replace(b'"user"', b'"us\n', 1), sound + b"\x00" * 50 + b"\n"):
         assert summary_of(write(tmp_path, broken), "pi").health == "damaged"
+
+
+@pytest.mark.parametrize("agent", ["native", "omp"])
+def test_a_session_whose_large_content_is_in_blobs_is_damaged_only_without_them(agent: str, tmp_path: Path) -> None:
+    image = {"type": "image", "data": base64.b64encode(bytes(range(256)) * 8).decode(), "mimeType": "image/png"}
+    path = tmp_path / "sessions" / "x" / "s.jsonl"
+    path.parent.mkdir(parents=True)
+    session = sessiontree.create(cwd="/x", home=tmp_path)
+    session.append("user", "Hello")
+    carry_out(session, make_plan(session, Request(agent, out=str(path)))).append("user", [image])
+    assert summary_of(path, agent).health == "ok"
+    name = re.findall(rb"sha256:([0-9a-f]{64})", path.read_bytes())[0]
+    path.write_bytes(path.read_bytes().replace(name, name[::-1]))
+    assert summary_of(path, agent).health == "damaged"
 
 
 def test_a_file_that_cannot_be_opened_is_listed_as_damaged(tmp_path: Path) -> None:

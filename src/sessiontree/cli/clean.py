@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sessiontree.app.actions.archive import plan_archive
@@ -22,7 +22,7 @@ from sessiontree.archive.clean import (
 )
 from sessiontree.cli import output, stderr
 from sessiontree.cli.archive_home import open_home
-from sessiontree.cli.library_options import add_root_option
+from sessiontree.cli.library_options import add_root_option, open_library
 from sessiontree.cli.parser import Options
 from sessiontree.clients import client_of
 from sessiontree.core.durations import parse_age
@@ -30,6 +30,7 @@ from sessiontree.core.ids import now_ms
 from sessiontree.errors import SessionTreeError
 from sessiontree.stores.repositories import is_address
 from sessiontree.stores.temporary_files import find_leftovers, remove_leftover
+from sessiontree.views.listing import short_ids
 from sessiontree.views.text import columns, cut, human_size, one_line, pad, plural
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def run(options: Options) -> int | None:
     if options.purge:
         pinned = frozenset(mark.session for mark in home.all_tags() if mark.pinned)
         plan = plan_purge(plan, items, pinned, policy, now)
+    ids = {} if options.json else _short_ids(options)
     failed: list[str] = []
     refs: list[str] = []
     leftovers = find_leftovers([home.folder, *home.roots]) if options.purge else []
@@ -87,7 +89,7 @@ def run(options: Options) -> int | None:
     if options.json:
         output.print_json({**_to_json(plan, options, failed, risk), "refs": refs, "leftovers": leftovers})
     else:
-        output.print_lines(table(plan, now))
+        output.print_lines(table(plan, now, ids))
         stderr.print_line(f"sessions without a message for {age.text}")
         _print_summary(plan, options, risk)
         if leftovers:
@@ -130,31 +132,41 @@ def _archive(home: Home, plan: CleanPlan, why: str) -> list[str]:
     return failed
 
 
-def table(plan: CleanPlan, now: int) -> Iterator[str]:
-    """The sessions to archive, oldest first, and their total size."""
+def _short_ids(options: Options) -> dict[str, str]:
+    with open_library(options) as library:
+        return short_ids(library.everything())
+
+
+def table(plan: CleanPlan, now: int, ids: Mapping[str, str]) -> Iterator[str]:
+    """The sessions to archive, oldest first, and their total size. `ids` maps paths to ids that find the session."""
     rows = [
         (
             session.title or session.id,
             render_age(now - (session.active or now)),
             session.size,
             session.agent,
+            ids.get(session.path, session.id),
             session.path,
         )
         for session in plan.chosen
     ]
-    rows += [(item.title or item.session, "archived", item.size, item.agent, item.path) for item in plan.archived]
+    rows += [
+        (item.title or item.session, "archived", item.size, item.agent, item.id, item.path) for item in plan.archived
+    ]
     yield from _render_rows(rows)
     yield f"{plural(len(rows), 'session')}, {human_size(plan.size)}"
 
 
-def _render_rows(rows: list[tuple[str, str, int, str, str]]) -> Iterator[str]:
+def _render_rows(rows: list[tuple[str, str, int, str, str, str]]) -> Iterator[str]:
     """Fit columns to the width: the title has at least 20 columns, the path loses its beginning."""
     width = output.width()
-    title = min(max([20, *(columns(one_line(row[0])) for row in rows)]), max(20, (width - 30) // 2))
-    for name, age, size, agent, path in rows:
+    id_width = max((len(row[4]) for row in rows), default=0)
+    title = min(max([20, *(columns(one_line(row[0])) for row in rows)]), max(20, (width - 32 - id_width) // 2))
+    for name, age, size, agent, id, path in rows:
         left = f"{pad(cut(one_line(name), title), title)}  {age:>8}  {human_size(size):>8}  {agent:<8}"
+        left += f"  {pad(one_line(id), id_width)}"
         place = one_line(path)
-        space = width - title - 32
+        space = width - title - 34 - id_width
         if columns(place) > space:
             place = "…" + place[-max(space - 1, 0) :] if space > 12 else ""
         yield f"{left}  {place}".rstrip()

@@ -41,7 +41,7 @@ Stamp: TypeAlias = tuple[int, int, int]
 While they are equal, the session is considered unchanged.
 """
 
-VERSION = 9
+VERSION = 10
 _PART = "listing"
 _BUSY_SECONDS = 5.0
 _IN_MEMORY = ":memory:"

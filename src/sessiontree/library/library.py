@@ -449,8 +449,10 @@ def _rename_replaced(found: list[Summary], agent: str) -> list[Summary]:
 
 
 def _ambiguous(text: str, candidates: Sequence[Summary]) -> AmbiguousError:
+    listed = candidates[:20]
+    width = max(len(summary.agent) for summary in listed)
     shown = "\n".join(
-        f"  {summary.id}  {summary.agent:8}{summary.title[:60]}  {summary.ref}" for summary in candidates[:20]
+        f"  {summary.id}  {summary.agent:{width}}  {summary.title[:60]}  {summary.ref}" for summary in listed
     )
     more = f"\n  and {len(candidates) - 20} more" if len(candidates) > 20 else ""
     return AmbiguousError(

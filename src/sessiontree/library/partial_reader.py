@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -17,7 +17,7 @@ from sessiontree.library.summary import MAX_PROMPT, MAX_TITLE, Summary, cut_at_w
 from sessiontree.session.journal import Journal
 from sessiontree.session.reader import Reader
 from sessiontree.session.session import Session
-from sessiontree.stores.contract import read_bytes
+from sessiontree.stores.contract import SessionRepository, read_bytes
 from sessiontree.stores.memory import MemoryStore
 
 _LARGEST_KEPT, _KEPT_ALTOGETHER = 4096, 128 * 1024
@@ -28,8 +28,10 @@ _CUT_PROMPT = rb'"(?:text|content)"\s*:\s*"((?:[^"\\]|\\["\\/bfnrt]){1,2000})'
 class PartialJournal(Journal):
     """A journal of lines in memory, where random access to lines is free."""
 
-    def __init__(self, store: MemoryStore, dialect: Dialect) -> None:
-        super().__init__(store, dialect)
+    def __init__(
+        self, store: MemoryStore, dialect: Dialect, find_repository: Callable[[], SessionRepository] | None
+    ) -> None:
+        super().__init__(store, dialect, find_repository)
         self._content = store.content
         self._raws: list[bytes] = []
         self._decode_or_none: dict[int, dict[str, Any]] = {}
@@ -58,12 +60,14 @@ class PartialJournal(Journal):
         return lines if len(lines) == len(self.types) else []
 
 
-def read_lines(lines: bytes, path: str, agent: str) -> Reader:
-    """Open some lines of a session as a reader."""
+def read_lines(
+    lines: bytes, path: str, agent: str, find_repository: Callable[[], SessionRepository] | None = None
+) -> Reader:
+    """Open some lines of a session as a reader. Without a repository, references to blobs stay as they are."""
     dialect: Dialect = dialect_named(agent)
     start = lines.find(b"\n", lines.find(b"\n") + 1) + 1 if dialect.traits.has_header else 0
     store = MemoryStore(lines[:start] if start else lines, path)
-    reader = Reader(PartialJournal(store, dialect), AS_CLIENT)
+    reader = Reader(PartialJournal(store, dialect, find_repository), AS_CLIENT)
     if start:  # a header is in the first two lines; without one, the lines are decoded in one block
         store.append(lines[start:], expected_size=store.size())
         reader.journal.refresh()

@@ -47,6 +47,7 @@ from sessiontree.library.summary import (
     Summary,
     cut_at_word,
 )
+from sessiontree.session.open import blob_repository
 from sessiontree.session.reader import Reader
 from sessiontree.stores.contract import SessionRef, SessionStore, read_bytes
 
@@ -99,7 +100,7 @@ def read_ends(
     finally:
         store.close()
     lines = head if is_whole else head[: head.rfind(b"\n") + 1] + tail[tail.find(b"\n") + 1 :]
-    reader = read_lines(lines, path, agent)
+    reader = read_lines(lines, path, agent, blob_repository(store.ref, dialect_named(agent)) if is_whole else None)
     counted = counts.count(reader) if is_whole else counts.estimate(reader, 2 * WINDOW, size)
     is_damaged: bool | None = _is_damaged(reader, lines.count(b"\n"), len(reader), is_whole=is_whole) or None
     if is_whole and is_examined and not is_damaged:

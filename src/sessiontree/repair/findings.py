@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
 from sessiontree.core.entries import Compaction, Entry, MessageEntry
-from sessiontree.core.messages import ToolResult, message_text, tool_calls
+from sessiontree.core.messages import Assistant, ToolResult, message_text, tool_calls
+from sessiontree.core.tree import Tree
 from sessiontree.dialects.contract import AS_CLIENT, LineProblem, ReadOptions
 from sessiontree.dialects.side_branches import SideBranches
 from sessiontree.repair.rules import RULES, Rule, Severity
@@ -52,6 +53,8 @@ class _ToolPairs:
         self._results = array("q")
         """By row: the first node with a result, or -1."""
         self._more_results: dict[int, list[int]] = {}
+        self._responses = array("q")
+        """By row: the same number for the calls of one response, whose lines a client may write separately."""
 
     def _row(self, id: str) -> int:
         row = self._rows.get(id)
@@ -59,12 +62,14 @@ class _ToolPairs:
             row = self._rows[id] = len(self._calls)
             self._calls.append(-1)
             self._results.append(-1)
+            self._responses.append(-1)
         return row
 
-    def add_call(self, id: str, node: int) -> None:
+    def add_call(self, id: str, node: int, response: str | None) -> None:
         row = self._row(id)
         if self._calls[row] < 0:
             self._calls[row] = node
+            self._responses[row] = hash(response) if response else node
 
     def add_result(self, id: str, node: int) -> None:
         row = self._row(id)
@@ -78,6 +83,33 @@ class _ToolPairs:
         for row, (call, result) in enumerate(zip(self._calls, self._results, strict=True)):
             results = [] if result < 0 else [result, *self._more_results.get(row, ())]
             yield None if call < 0 else call, results
+
+    def find_lost(self, tree: Tree, client_path: Sequence[int]) -> list[int]:
+        """Find results off a path that has another result of the same response.
+
+        Otherwise the path leaves at the answer, or after one of its results: the others are on the branch that was
+        left, as when a user switches to that entry.
+        """
+        on_path = bytearray(len(tree))
+        for node in client_path:
+            on_path[node] = True
+        off: list[tuple[int, int]] = []
+        for response, (call, results) in zip(self._responses, self, strict=True):
+            if call is not None and on_path[call] and results and not any(on_path[node] for node in results):
+                off.append((response, results[0]))
+        shown: dict[int, set[int]] = {response: set() for response, _ in off}
+        for response, (_, results) in zip(self._responses, self, strict=True):
+            if response in shown:
+                shown[response].update(node for node in results if on_path[node])
+        parents = tree.parents()
+        lost: list[int] = []
+        for response, result in off:
+            start = parents[result]
+            while start is not None and not on_path[start]:
+                start = parents[start]
+            if shown[response] and start not in shown[response]:
+                lost.append(result)
+        return sorted(lost)
 
 
 def examine(session: Reader) -> list[Finding]:
@@ -181,8 +213,9 @@ def _collect(pairs: _ToolPairs, node: int, entry: Entry, truncation_notice: str)
             pairs.cut.append(node)
         if isinstance(message, ToolResult):
             pairs.add_result(message.tool_call_id, node)
-        for call in tool_calls(message):
-            pairs.add_call(call.id, node)
+        if isinstance(message, Assistant):
+            for call in tool_calls(message):
+                pairs.add_call(call.id, node, message.response_id)
 
 
 def _tool_findings(journal: Journal, pairs: _ToolPairs, client_path: list[int]) -> Iterator[Finding]:
@@ -198,20 +231,7 @@ def _tool_findings(journal: Journal, pairs: _ToolPairs, client_path: list[int]) 
         yield _finding(
             "unanswered-tool-call", map(journal.span, open_calls), f"{_count(len(open_calls), 'call')} unanswered"
         )
-    # Results that follow the last message of the path are on a branch that was left, not lost.
-    on_path = bytearray(len(journal))
-    for node in client_path:
-        on_path[node] = True
-    last = client_path[-1] if client_path else None
-    lost = sorted(
-        results[0]
-        for call, results in pairs
-        if call is not None
-        and call != last
-        and on_path[call]
-        and results
-        and not any(on_path[node] for node in results)
-    )
+    lost = pairs.find_lost(journal.tree, client_path)
     if lost:
         yield _finding("lost-parallel-results", map(journal.span, lost), f"{_count(len(lost), 'result')} off the path")
 

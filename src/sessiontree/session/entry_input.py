@@ -134,6 +134,8 @@ def _check_entry(body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _check_edit(body: Mapping[str, Any]) -> None:
+    if not isinstance(body.get("targetId"), str):
+        raise InvalidEntryError("a context_edit needs a `targetId`: the id of the entry to edit")
     replacement = body.get("replacement")
     content = replacement.get("content") if isinstance(replacement, Mapping) else None
     if replacement is not None and not (isinstance(content, str) or (content is not None and _are_blocks(content))):

@@ -122,6 +122,13 @@ def open_store(
     return _open(store, lambda: found, dialect, lambda journal: Session(journal, options))
 
 
+def blob_repository(ref: SessionRef, dialect: Dialect) -> Callable[[], SessionRepository]:
+    """A function that opens the repository with the blobs of a session."""
+    if ref.home:
+        return partial(open_repository, ref.home)
+    return _repository_finder(ref.name, dialect, partial(_repository_of_file, ref.name, dialect, None))
+
+
 def _open_named(
     session: str | os.PathLike[str] | SessionRef,
     home: str | os.PathLike[str] | None,
@@ -153,8 +160,8 @@ def _open(
     head = read_bytes(store, 0, _HEAD_BYTES)
     if detected is None:
         detected = _dialect_named(dialect) if dialect else detect(head, store.location)
-    if detected.name != DEFAULT_DIALECT and not store.ref.home:
-        find_repository = partial(_client_repository, detected, store.location, find_repository)
+    if not store.ref.home:
+        find_repository = _repository_finder(store.location, detected, find_repository)
     # `cache`: found once, and only when needed, because a repository may be a database to connect to.
     opened = create(Journal(store, detected, cache(find_repository)))
     # A dialect chosen by the caller is not detected, and reads any other file as an empty session.
@@ -170,8 +177,11 @@ def _repository_of_file(path: str, dialect: Dialect, given: SessionRepository | 
     return open_repository(own_home) if own_home or given is None else given
 
 
-def _client_repository(dialect: Dialect, location: str, find_own: Callable[[], SessionRepository]) -> SessionRepository:
-    return ClientRepository(dialect, location, find_own())
+def _repository_finder(
+    location: str, dialect: Dialect, find_own: Callable[[], SessionRepository]
+) -> Callable[[], SessionRepository]:
+    """A function that opens the repository of a file: the client's for a client's file, else our own."""
+    return find_own if dialect.name == DEFAULT_DIALECT else lambda: ClientRepository(dialect, location, find_own())
 
 
 def _repository_at(store: SessionStore | None, home: str | os.PathLike[str] | None) -> SessionRepository:
