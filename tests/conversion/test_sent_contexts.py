@@ -319,6 +319,18 @@ def test_opencode_sends_no_thinking_of_a_message_that_a_compaction_kept(source: 
     check_comes_back(session, copy)
 
 
+def test_opencode_sends_thinking_that_a_compaction_of_the_source_kept(tmp_path: Path) -> None:
+    origin = sessiontree.create(cwd="/src/project", in_memory=True)
+    kept = origin.append(assistant(thought("Only thinking.")))
+    origin.append({"type": "compaction", "summary": "They met.", "firstKeptEntryId": kept.id, "tokensBefore": 1})
+    origin.append("user", "And now?")
+    session = opened(b"".join(sessiontree.convert(origin, "qwen").lines), "qwen")
+    assert thinking_in(session) == ["Only thinking."]
+    copy = installed(session, "opencode", tmp_path)
+    assert thinking_in(copy) == ["Only thinking."]
+    check_comes_back(session, copy)
+
+
 def test_opencode_shows_thinking_that_is_sent_and_thinking_before_a_compaction(tmp_path: Path) -> None:
     session = session_of(
         {"role": "user", "content": "Hello"},

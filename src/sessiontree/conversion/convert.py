@@ -398,15 +398,21 @@ class _Conversion:
         if session.dialect.name != self._target.name:
             session = Reader(session.journal, msgspec.structs.replace(session.read_options, provider_history=False))
         entries, copied = self._worded, _find_worded(copy, copy.leaf, all_branches)
-        skips_failed = self._target.client.drops_failed_turns
-        clients = (session.dialect.client, self._target.client)
+        target = self._target.client
+        clients = (session.dialect.client, target)
 
         def is_inserted(role: str, text: str) -> bool:
             return any(client.inserts(role, text) for client in clients)
 
         def is_like(context: Context, end: str | None) -> bool:
             return is_same_context(
-                context, entries, copy.context(end), copied, skips_failed=skips_failed, is_inserted=is_inserted
+                context,
+                entries,
+                copy.context(end),
+                copied,
+                skips_failed=target.drops_failed_turns,
+                sends_thinking=target.sends_thinking_as_text,
+                is_inserted=is_inserted,
             )
 
         found: list[_UnlikeBranch] = []

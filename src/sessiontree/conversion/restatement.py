@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import msgspec
@@ -34,6 +35,7 @@ from sessiontree.core.messages import (
     OtherMessage,
     System,
     Text,
+    Thinking,
     ToolCall,
     ToolResult,
     blocks_of,
@@ -162,18 +164,21 @@ def is_same_context(
     others: Entries,
     *,
     skips_failed: bool,
+    sends_thinking: bool,
     is_inserted: IsInserted,
 ) -> bool:
     """Whether two contexts are the same for a model.
 
-    `skips_failed`: the client sends no failed answers. `is_inserted`: whether a client inserts a text by itself
-    into messages of a role.
+    `skips_failed`: the client sends no failed answers. `sends_thinking`: it sends the thinking of other models as text.
+    `is_inserted`: whether a client inserts a text by itself into messages of a role.
     """
-    one = _tokens(context, entries, skips_failed=skips_failed, is_inserted=is_inserted)
-    return one == _tokens(other, others, skips_failed=skips_failed, is_inserted=is_inserted)
+    tokens = partial(_tokens, skips_failed=skips_failed, sends_thinking=sends_thinking, is_inserted=is_inserted)
+    return tokens(context, entries) == tokens(other, others)
 
 
-def _tokens(context: Context, entries: Entries, *, skips_failed: bool, is_inserted: IsInserted) -> list[Token]:
+def _tokens(
+    context: Context, entries: Entries, *, skips_failed: bool, sends_thinking: bool, is_inserted: IsInserted
+) -> list[Token]:
     messages = list(context.messages)
     answers, strays = match_results(messages)
     recorded = _find_recorded(context, entries)
@@ -184,6 +189,8 @@ def _tokens(context: Context, entries: Entries, *, skips_failed: bool, is_insert
                 found.append(("recorded", str(recorded[at].is_complete), *parts))
         elif isinstance(message, Assistant):
             if not (skips_failed and message.stop_reason in _FAILED):
+                if sends_thinking:
+                    found += (("thinking", part) for part in _thoughts(message))
                 found += _answer_tokens(messages, at, message, answers, is_inserted)
         elif isinstance(message, ToolResult):
             found += [("stray", *_content_parts(message.content))] if at in strays else []
@@ -263,6 +270,11 @@ def _answer_tokens(
             result = messages[answers[at, number]]
             assert isinstance(result, ToolResult)
             yield ("result", str(result.is_error), *_content_parts(result.content))
+
+
+def _thoughts(message: Assistant) -> list[str]:
+    thoughts = (block.thinking for block in message_blocks(message) if isinstance(block, Thinking))
+    return [part for thought in thoughts if (part := _folded(thought))]
 
 
 def _content_parts(content: Content) -> list[str]:

@@ -76,6 +76,8 @@ def is_restated(entry: CanonicalEntry) -> bool:
 
 def with_carried_data(entry: CanonicalEntry, name: str, value: Any, **changed: Any) -> CanonicalEntry:
     """Replace the data that an entry carries under a name, and some fields; None or an empty value removes the data."""
+    if not value and not changed and PASSTHROUGH not in entry.fields:  # nearly always
+        return entry
     known = _object(entry.fields, PASSTHROUGH)
     if not value and not changed and name not in known:
         return entry
@@ -141,7 +143,7 @@ def _changes(
     changed = {
         name: value
         for name, value in wanted.items()
-        if name not in besides and not (name in decoded and _is_same(decoded[name], value))
+        if not (name in decoded and _is_same(decoded[name], value)) and name not in besides
     }
     return changed, [name for name in decoded if name not in wanted and name not in besides]
 
@@ -268,7 +270,7 @@ def apply_delta(old: Any, delta: Any) -> Any:
 
 def _is_same(one: Any, other: Any) -> bool:
     """Whether two JSON values are equal. Python alone would treat True, 1 and 1.0 as equal."""
-    return type(one) is type(other) and bool(one == other)
+    return type(one) is type(other) and (one is other or bool(one == other))
 
 
 def _positioned(pairs: Any) -> list[tuple[int, Any]]:
