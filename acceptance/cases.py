@@ -81,15 +81,22 @@ DROP_FAILED_TURNS: tuple[Name, ...] = ("pi", "omp", "opencode")
 IMAGE_PLACEHOLDERS: dict[Name, str] = {"codex": "image content omitted because it could not be processed"}
 """What a program sends in the place of an image that cannot be decoded."""
 
-CHAT_API: tuple[Name, ...] = ("opencode", "qwen")
-"""Programs whose API has one text in an answer, before its calls. Images of results follow the last of them."""
+SentForms: TypeAlias = Mapping[str, Callable[[Sequence[str]], list[str]]]
+"""By the reason: lines of a history in the order in which an API sends them."""
 
-CHAT_API_FORMS: dict[str, Callable[[Sequence[str]], list[str]]] = {
+_CHAT_API: SentForms = {
     "the images of parallel results after the last of them": with_images_after_last_result,
     "the texts of an answer before its calls": with_texts_before_calls,
     "the texts of an answer before its calls, and images after the results": (
         lambda lines: with_images_after_last_result(with_texts_before_calls(lines))
     ),
+}
+"""One text in an answer, before its calls. Images of results follow the last of them."""
+
+SENT_FORMS: dict[Name, SentForms] = {
+    "gemini": {"the images of a result and of the prompt after it alike": with_images_after_results},
+    "opencode": _CHAT_API,
+    "qwen": _CHAT_API,
 }
 
 MISSING = "missing"
@@ -524,14 +531,15 @@ def _compare_messages(
     )
     if case.program in WITHOUT_ERRORS:
         ours_lines = [re.sub(r"\Aerror of ", "result of ", line) for line in ours_lines]
-    if case.program in JOINED_TEXTS:
-        return joined_texts(ours_lines), joined_texts(sent_lines)
-    return ours_lines, sent_lines
+    return _as_joined(case, ours_lines), _as_joined(case, sent_lines)
 
 
 def _without_open_calls(case: Case, lines: Sequence[str]) -> list[str]:
-    kept = without_open_calls(lines)
-    return joined_texts(kept) if case.program in JOINED_TEXTS else kept
+    return _as_joined(case, without_open_calls(lines))
+
+
+def _as_joined(case: Case, lines: list[str]) -> list[str]:
+    return joined_texts(lines) if case.program in JOINED_TEXTS else lines
 
 
 def find_rule_difference(
@@ -552,12 +560,10 @@ def find_rule_difference(
         session = sessiontree.open(case.source.path, dialect=case.program)
         ours, theirs = compare_history(case, session, rebuilt, leaf=leaf)
         return "oh-my-pi drops calls without a result" if ours == theirs else None
-    if case.program == "gemini" and with_images_after_results(ours) == with_images_after_results(theirs):
-        return "Gemini CLI sends the images of a result and of the prompt after it alike"
-    for reason, sent_form in CHAT_API_FORMS.items() if case.program in CHAT_API else ():
-        # Before, too: the images of a result can follow the one that the program adds for a call without a result.
+    for reason, sent_form in SENT_FORMS.get(case.program, {}).items():
+        # Before, too: images can be at the result that the program adds for a call without one, or follow it.
         here, there = (sent_form(_without_open_calls(case, sent_form(lines))) for lines in (ours, theirs))
-        if joined_texts(here) == joined_texts(there):
+        if _as_joined(case, here) == _as_joined(case, there):
             return f"{case.program} sends {reason}"
     if case.program in IMAGE_PLACEHOLDERS:
         messages = case.source.opened(case.program).context(leaf).messages
