@@ -151,6 +151,19 @@ def test_a_session_without_a_header_gets_one_that_its_client_accepts(tmp_path: P
     assert (session.id, session.problems, texts(path)) == ("my-session", [], ["one", "two", "three"])
 
 
+@pytest.mark.parametrize("data", [b"", b'{"type":"session","version":3,"id":"s1","time'])
+def test_a_file_with_no_entries_and_no_header_can_be_written_after_the_repair(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "2026-01-01T00-00-00-000Z_s1.jsonl"
+    path.write_bytes(data)
+    assert "no-header" in found(path)
+    with sessiontree.open(path) as session:
+        carry_out(plan_repair(session), session)
+    assert found(path) == {}
+    with sessiontree.open(path) as session:
+        session.append("user", "hello")
+        assert session.id == "s1"
+
+
 def test_an_entry_without_an_id_gets_one_in_the_file(tmp_path: Path) -> None:
     nameless = (
         '{"type":"message","timestamp":"2026-01-01T00:00:02.000Z","message":{"role":"user","content":"nameless"}}'

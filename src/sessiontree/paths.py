@@ -80,12 +80,20 @@ def without_folders(search_path: str, folders: Iterable[str]) -> str:
     return os.pathsep.join(kept)
 
 
-def real_folder(folder: str) -> str:
-    """The real path of a folder, which need not exist; `UsageError` if none can have that name."""
+def check_folder(folder: str) -> str:
+    """Return the path of a folder, which need not exist; `UsageError` if no folder can have it."""
     try:
-        return os.path.realpath(folder)
-    except ValueError as error:  # a NUL byte, or a character no file name can have
-        raise UsageError(f"{folder!r} is not a valid folder: {error}") from None
+        name = os.fsencode(folder)
+    except UnicodeEncodeError:
+        raise UsageError(f"{folder!r} cannot be a folder: it contains a lone surrogate") from None
+    if b"\0" in name:
+        raise UsageError(f"{folder!r} cannot be a folder: it contains a NUL byte")
+    return folder
+
+
+def real_folder(folder: str) -> str:
+    """The real path of a folder, which need not exist; `UsageError` if no folder can have it."""
+    return os.path.realpath(check_folder(folder))
 
 
 def is_same_folder(left: str, right: str) -> bool:

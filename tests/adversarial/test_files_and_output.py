@@ -392,7 +392,11 @@ def test_exported_markdown_defines_no_links(tmp_path: Path, text: str) -> None:
         ["explore"],
         ["worktree", "restore"],
         ["convert", "--to", "pi"],
+        ["convert", "--to", "omp"],
+        ["convert", "--to", "gemini"],
         ["chat", "-p", "x"],
+        ["open"],
+        ["fork"],
     ],
 )
 def test_a_folder_that_cannot_exist_is_reported(tmp_path: Path, cwd: str, words: list[str]) -> None:
@@ -408,6 +412,18 @@ def test_a_folder_that_cannot_exist_is_reported(tmp_path: Path, cwd: str, words:
         place, options = [*options, location], []
     done = sessiontree_command(verb, *place, *options, home=tmp_path / "home", cwd=str(tmp_path))
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("cwd", ["/a\0b", "/a\ud800b"])
+def test_a_session_of_pi_in_a_folder_that_cannot_exist_is_not_resumed(tmp_path: Path, cwd: str) -> None:
+    header = {"type": "session", "version": 3, "id": "s1", "timestamp": "2026-01-01T00:00:00.000Z", "cwd": cwd}
+    message = {"role": "user", "content": "hi"}
+    entry = {"type": "message", "id": "e1", "parentId": None, "timestamp": "2026-01-01T00:00:00.000Z"}
+    location = tmp_path / "pi.jsonl"
+    location.write_text(json.dumps(header) + "\n" + json.dumps({**entry, "message": message}) + "\n")
+    done = sessiontree_command("resume", location, "--print", home=tmp_path / "home")
+    assert done.returncode == 2
+    assert "cannot be a folder" in done.stderr
 
 
 def test_a_call_without_a_name_is_readable(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_what_a_project_cannot_set_is_reported(project: Path, capsys: pytest.Cap
     assert main(["config", "get", "sandbox", "--cwd", str(project)]) == 0
     printed = capsys.readouterr()
     assert printed.out.split() == ["true"]
-    assert "a project cannot set" in printed.err
+    assert "sandbox: ignored: a project cannot set this, because its file may come with a repository" in printed.err
 
 
 def test_a_settings_file_of_a_project_that_is_no_file_stops_nothing(project: Path) -> None:

@@ -171,6 +171,7 @@ def test_reading_a_pipe_does_not_block(place: Workplace) -> None:
 def test_a_new_file_gets_its_folders(place: Workplace) -> None:
     output = place.run(WRITE, path="a/b/c.txt", content="hello\n")
     assert output.text == "created a/b/c.txt (1 line, 6 bytes)"
+    assert place.run(WRITE, path="b.txt", content="x").text == "created b.txt (1 line, 1 byte)"
     assert (place.project / "a/b/c.txt").read_bytes() == b"hello\n"
 
 

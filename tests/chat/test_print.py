@@ -105,6 +105,13 @@ def test_calls_that_need_approval_are_denied_and_reported(place: Place) -> None:
     assert not (place.project / "x").exists()
 
 
+@pytest.mark.parametrize(("mode", "hint"), [("default", "autoEdit or yolo"), ("autoEdit", "yolo")])
+def test_a_denied_call_names_only_modes_that_allow_more(place: Place, mode: str, hint: str) -> None:
+    model = scripted(place, turn("I run it.", call("bash", command="touch made")), turn("Denied."))
+    done = place.run("-p", "go", "--approval", mode, "--model", model)
+    assert f"(--approval {hint} allows more)" in done.err
+
+
 def test_approval_can_be_given_in_advance(place: Place) -> None:
     model = scripted(place, turn("I write.", call("write", path="x", content="x")), turn("Done."))
     place.run("-p", "write", "--approval", "autoEdit", "--model", model)

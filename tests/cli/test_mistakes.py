@@ -118,6 +118,14 @@ def test_the_name_of_a_folder_is_not_taken_for_a_title(
     assert run(command, "up src and").code == 0
 
 
+def test_the_command_for_the_sessions_of_a_folder_can_be_copied(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rate limits").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert run("show", "rate limits").err.endswith("sessiontree list --project 'rate limits'\n")
+
+
 def test_an_export_into_a_missing_folder_is_refused(run: Run, session: str, tmp_path: Path) -> None:
     out = tmp_path / "typo" / "page.html"
     ran = run("export", session, "--out", str(out))

@@ -20,6 +20,7 @@ from tests.cli.conftest import run as run  # the fixture
         ("agent:cladue x", "unknown agent 'cladue'; known: claude"),
         ("-role:usr x", "unknown role 'usr'; known: assistant"),
         ("session:zz x", "no session has an id that begins with 'zz'"),
+        ("project:tidse x", "no session belongs to a project 'tidse'; known: tides"),
         ("tag:wpi x", "no session has the tag 'wpi'; known: wip"),
     ],
 )
@@ -42,10 +43,10 @@ def test_an_empty_query_without_filters_is_refused(run: Run, session: str, query
 
 @pytest.fixture
 def session(tmp_path: Path) -> str:
-    with sessiontree.create(tmp_path, home=tmp_path / "home") as session:
+    with sessiontree.create(tmp_path / "tides", home=tmp_path / "home") as session:
         for number in range(12):
             session.append("user", f"otter {number}")
-    with sessiontree.create(tmp_path, home=tmp_path / "home") as other:
+    with sessiontree.create(tmp_path / "tides", home=tmp_path / "home") as other:
         other.append("user", "one otter")
     return session.id
 

@@ -78,6 +78,11 @@ _CONTEXT = 3
 _NO_NEWLINE = "\\ No newline at end of file"
 
 
+def render_size(size: int) -> str:
+    """A number of bytes with its noun: "1 byte", "2 bytes"."""
+    return f"{size:,} {'byte' if size == 1 else 'bytes'}"
+
+
 def render_diff(shown: str, old: bytes | None, new: bytes | None) -> str:
     """The diff between two contents of a file; None if the file does not exist."""
     if old == new:
@@ -85,7 +90,7 @@ def render_diff(shown: str, old: bytes | None, new: bytes | None) -> str:
     before, after = _text(old), _text(new)
     names = (f"a/{shown}" if old is not None else "/dev/null", f"b/{shown}" if new is not None else "/dev/null")
     if before is None or after is None or max(before.count("\n"), after.count("\n")) > _MAX_LINES:
-        sizes = " -> ".join("nothing" if data is None else f"{len(data):,} bytes" for data in (old, new))
+        sizes = " -> ".join("nothing" if data is None else render_size(len(data)) for data in (old, new))
         return _printable(f"--- {names[0]}\n+++ {names[1]}\n{sizes}\n")
     lines = [line if line.endswith("\n") else line + "\n" for line in _with_ends(_unified(before, after, names))]
     return _printable("".join(lines) or f"--- {names[0]}\n+++ {names[1]}\nonly the encoding differs\n")

@@ -14,6 +14,7 @@ from sessiontree.agent.controller import Controller
 from sessiontree.agent.events import AgentEnd, ApprovalAnswered, Compacting, Event, Failed, Retry
 from sessiontree.app.event_json import encode_event
 from sessiontree.app.start import StartOptions, open_controller, record_session
+from sessiontree.core.entries import ApprovalMode
 from sessiontree.views.text import clean, one_line
 
 Format: TypeAlias = Literal["text", "json", "stream-json"]
@@ -47,7 +48,7 @@ async def print_answer(
                 sys.stdout.flush()
             if isinstance(event, AgentEnd):
                 end = event
-            _print_problem(event, print_error)
+            _print_problem(event, print_error, controller.state.approval)
         _print_notice(controller, print_error)
         assert end is not None
         is_kept = not options.in_memory and not controller.session.is_pending
@@ -65,7 +66,7 @@ def _print_notice(controller: Controller, print_error: PrintError) -> None:
         controller.store.set(notice="")
 
 
-def _print_problem(event: Event, print_error: PrintError) -> None:
+def _print_problem(event: Event, print_error: PrintError, mode: ApprovalMode) -> None:
     """Print problems during the run to stderr."""
     match event:
         case Failed():
@@ -77,7 +78,9 @@ def _print_problem(event: Event, print_error: PrintError) -> None:
         case Compacting(report=report) if report:
             print_error(one_line(report))
         case ApprovalAnswered():
-            print_error(one_line(f"not approved: {event.reply.reason} (--approval autoEdit or yolo allows more)"))
+            wider = {"autoEdit": "yolo", "yolo": ""}.get(mode, "autoEdit or yolo")
+            hint = f" (--approval {wider} allows more)" if wider else ""
+            print_error(one_line(f"not approved: {event.reply.reason}{hint}"))
         case AgentEnd(reason="limit" | "interrupted"):
             print_error(one_line(event.why))
         case _:

@@ -37,8 +37,8 @@ EXAMPLES = """examples:
   sessiontree config set compaction.reserveTokens 32768 --project
 
 Environment variables override both files: compaction.reserveTokens is $SESSIONTREE_COMPACTION_RESERVE_TOKENS. Settings
-that determine who receives the conversation (model, summarizer) are ignored in a project's file, because it may come
-with a repository."""
+that determine who receives the conversation (model, summarizer) and the sandbox are ignored in a project's file,
+because it may come with a repository."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -127,7 +127,7 @@ def _set(options: Options) -> None:
     setting = _setting(options.key, path)
     if options.project and not setting.from_project:
         raise UsageError(
-            f"a project cannot set {options.key}: it decides who receives the conversation; omit --project"
+            f"a project cannot set {options.key}, because its file may come with a repository; omit --project"
         )
     try:
         value = parse_value(setting, options.value)

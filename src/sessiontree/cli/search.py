@@ -13,6 +13,7 @@ exit code is 4, and the same search continues where this one stopped.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -27,6 +28,7 @@ from sessiontree.search import Hit, Results, search
 from sessiontree.search.engine import SEARCH_SECONDS
 from sessiontree.search.query import terms
 from sessiontree.search.query_parser import parse
+from sessiontree.search.session_filter import is_in_project
 from sessiontree.views.listing import short_ids
 from sessiontree.views.search_results import describe_hit, draw_place, draw_session, draw_snippet, grouped
 from sessiontree.views.text import clean, cut, one_line, plural
@@ -46,6 +48,7 @@ EXAMPLES = """examples:
 _ROLES = frozenset({"user", "assistant", "tool", "toolresult", "system", "custom", "bashexecution"})
 _SHOWN = 20
 _MOST_CONTEXT = 100
+_MOST_PROJECTS = 20  # in a message
 _OPENED_CONTEXT = 5
 _LONGEST_NEIGHBOR = 2_000
 _INDENT = "     "
@@ -121,8 +124,20 @@ def _check_filters(library: Library, options: Options) -> None:
     for prefix in query.filters.session.wanted:
         if not any(summary.id.startswith(prefix) for summary in library.everything()):
             raise UsageError(f"no session has an id that begins with {prefix!r}; `sessiontree list --all` shows ids")
+    if query.filters.project.wanted:
+        _check_projects(library, query.filters.project.wanted)
     if query.filters.tag.wanted:
         _check_tags(library, query.filters.tag.wanted)
+
+
+def _check_projects(library: Library, wanted: Sequence[str]) -> None:
+    folders = {summary.cwd for summary in library.everything() if summary.cwd}
+    names = sorted({os.path.basename(folder) or folder for folder in folders})
+    for project in wanted:
+        if names and not any(is_in_project(folder, project) for folder in folders):
+            more = f" and {len(names) - _MOST_PROJECTS:,} more" if len(names) > _MOST_PROJECTS else ""
+            known = ", ".join(names[:_MOST_PROJECTS])
+            raise UsageError(one_line(f"no session belongs to a project {project!r}; known: {known}{more}"))
 
 
 def _check_tags(library: Library, wanted: Sequence[str]) -> None:

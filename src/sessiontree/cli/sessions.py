@@ -15,6 +15,7 @@ from sessiontree.cli.parser import Options
 from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.dialects.contract import ReadOptions
 from sessiontree.errors import NotFoundError
+from sessiontree.paths import is_same_folder
 from sessiontree.session.open import looks_like_path, open_reader
 from sessiontree.session.open import open as open_path
 from sessiontree.session.reader import Reader
@@ -89,7 +90,7 @@ def print_next_command(word: str, agent: str, cwd: str) -> None:
     """
     import shlex  # few commands print this
 
-    here = not cwd or os.path.realpath(cwd) == os.path.realpath(os.curdir)
+    here = not cwd or is_same_folder(cwd, os.curdir)
     where = "" if here or not os.path.isdir(cwd) else f"cd {shlex.quote(cwd)} && "
     if agent != DEFAULT_DIALECT:
         stderr.print_line(f"to continue in its agent: sessiontree resume {word}")

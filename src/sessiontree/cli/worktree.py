@@ -93,7 +93,7 @@ def _save(home: Home, options: Options) -> None:
 
 def _print_saved(files: Snapshot) -> None:
     size = sum(file.size for file in files.files.values())
-    stderr.print_line(f"saved {plural(len(files.files), 'uncommitted file')}, {size:,} bytes")
+    stderr.print_line(f"saved {plural(len(files.files), 'uncommitted file')}, {plural(size, 'byte')}")
     for path, reason in files.left_out.items():
         stderr.print_line(f"skipped: {path}: {reason}")
 

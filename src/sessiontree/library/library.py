@@ -190,9 +190,10 @@ class Library:
             if candidates:
                 raise _ambiguous(text, sorted(candidates, key=_SORTS["recent"], reverse=True))
         if is_folder:
-            raise NotFoundError(
-                f"{text}: a folder, not a session; list its sessions: sessiontree list --project {text}"
-            )
+            import shlex  # slow to import
+
+            hint = f"list its sessions: sessiontree list --project {shlex.quote(text)}"
+            raise NotFoundError(f"{text}: a folder, not a session; {hint}")
         searched = f"{len(everything)} session{'' if len(everything) == 1 else 's'}"
         raise NotFoundError(f"no session matches {text!r} (searched {searched}; use a path, an id prefix or a title)")
 

@@ -75,7 +75,7 @@ def plan_repair(session: Session) -> Plan:
     changes: list[Change] = []
     edits = _edited_lines(journal, data, changes)
     output: list[bytes] = []
-    if journal.dialect.traits.has_header and journal.header is None and len(journal):
+    if journal.dialect.traits.has_header and journal.header is None:
         line = journal.dialect.render_header(_new_header(journal))
         changes.append(Change(0, 1, "no-header", None, line))
         output.append(line + b"\n")
@@ -213,13 +213,13 @@ def _new_id(journal: Journal, node: int) -> str:
 
 
 def _new_header(journal: Journal) -> Header:
-    """Make a header for a session without one: the id from the file's name, the time from the first entry."""
+    """Make a header for a session without one: the id from the file's name, the time from the first entry, if any."""
     stem = os.path.splitext(os.path.basename(journal.location))[0]
-    (first,) = journal.entries([0])
+    times = (entry.timestamp for entry in journal.entries(range(len(journal))[:1]))
     return Header(
         id=stem.partition("_")[2] or new_session_id(),
         version=journal.dialect.traits.version,
-        timestamp=first.timestamp or timestamp(),
+        timestamp=next(times, "") or timestamp(),
         cwd="",
     )
 

@@ -133,7 +133,7 @@ def _add_file(layers: _Layers, path: str, layer: Layer) -> None:
             layers.notice(
                 path,
                 key,
-                "ignored: a project cannot set who receives the conversation; use the user's file",
+                "ignored: a project cannot set this, because its file may come with a repository; use the user's file",
             )
             continue
         try:

@@ -10,7 +10,7 @@ from typing import Annotated, BinaryIO
 
 from msgspec import Meta, Struct
 
-from sessiontree.agent.text_files import decode, is_binary
+from sessiontree.agent.text_files import decode, is_binary, render_size
 from sessiontree.agent.tools.base import Plan, StructTool, ToolContext, ToolOutput
 from sessiontree.core.messages import Image
 from sessiontree.errors import DamagedError, NotFoundError
@@ -82,11 +82,11 @@ def _read_stream(file: BinaryIO, size: int, shown: str, offset: int, limit: int)
     if mime is not None:
         return _image(shown, head + file.read(IMAGE_BYTES + 1), mime, size)
     if is_binary(head):
-        return ToolOutput(f"{shown}: a binary file of {size:,} bytes; not shown as text", is_error=True)
+        return ToolOutput(f"{shown}: a binary file of {render_size(size)}; not shown as text", is_error=True)
     data = head + file.read(_MAX_READ)
     found = decode(data)
     if found is None:
-        return ToolOutput(f"{shown}: not readable as text ({size:,} bytes)", is_error=True)
+        return ToolOutput(f"{shown}: not readable as text ({render_size(size)})", is_error=True)
     text = found.text.encode("utf-8", found.errors).decode("utf-8", "replace")
     return _lines(shown, text, offset, min(limit, LINES), is_complete=len(data) >= size)
 

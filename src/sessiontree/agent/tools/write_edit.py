@@ -10,7 +10,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from sessiontree.agent.async_bridge import uncancelled
-from sessiontree.agent.text_files import FileText, decode, line_end_of, render_diff, with_line_ends
+from sessiontree.agent.text_files import FileText, decode, line_end_of, render_diff, render_size, with_line_ends
 from sessiontree.agent.tools.base import (
     ArgumentsError,
     FileWrite,
@@ -112,7 +112,7 @@ def _carry_out(plan: Plan, context: ToolContext) -> ToolOutput:
     lines = write.data.count(b"\n") + (not write.data.endswith(b"\n") and bool(write.data))
     details = {"path": write.target.path, "diff": diff, "made": made}
     return ToolOutput(
-        f"{done} {write.target.shown} ({lines:,} {'line' if lines == 1 else 'lines'}, {len(write.data):,} bytes)",
+        f"{done} {write.target.shown} ({lines:,} {'line' if lines == 1 else 'lines'}, {render_size(len(write.data))})",
         details=details,
     )
 

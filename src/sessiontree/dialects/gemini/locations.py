@@ -26,6 +26,7 @@ from sessiontree.dialects.contract import SessionFile
 from sessiontree.dialects.gemini.ids import session_id
 from sessiontree.dialects.gemini.records import DOCUMENT, LINES
 from sessiontree.dialects.storage import Storage
+from sessiontree.paths import real_folder
 
 SKIPPED_FOLDERS = frozenset(
     {"bin", "checkpoints", "images", "logs", "memory", "plans", "tasks", "tool-outputs", "tracker"}
@@ -75,7 +76,7 @@ def locate(destination: Destination, meta: SessionMeta, read: Callable[[str], by
     chats, name = os.path.split(destination.path)
     root = os.path.dirname(os.path.dirname(chats))
     projects = _projects(os.path.dirname(root), read)
-    folder = projects.get(os.path.realpath(meta.cwd)) or projects.get(meta.cwd)
+    folder = projects.get(real_folder(meta.cwd)) or projects.get(meta.cwd)
     if folder is None:
         slug = _slug(meta.cwd)
         for number in itertools.islice(itertools.count(), _MOST_PROJECTS):

@@ -11,6 +11,7 @@ from sessiontree.dialects.canonical import Destination, SessionMeta
 from sessiontree.dialects.contract import SessionFile
 from sessiontree.dialects.defaults import is_session_name
 from sessiontree.errors import UsageError
+from sessiontree.paths import check_folder
 
 
 def find_destination(meta: SessionMeta, environment: Mapping[str, str]) -> Destination:
@@ -59,9 +60,7 @@ def encode_separators(path: str) -> str:
 
 def absolute_path(path: str) -> str:
     """An absolute path without `.` and `..`; symbolic links are not followed."""
-    if "\x00" in path:
-        raise UsageError(f"{path!r} cannot be a folder: it contains a NUL byte")
-    found = os.path.abspath(path)
+    found = os.path.abspath(check_folder(path))
     return "/" + found.lstrip("/") if found.startswith("//") else found
 
 
