@@ -8,6 +8,7 @@ converted, and the program must rebuild the same conversation.
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, product
@@ -57,6 +58,7 @@ from sessiontree.conversion.walk import is_of_conversation, iter_entries
 from sessiontree.core.jsonio import parse_object, render_json
 from sessiontree.core.messages import Message, parse_message
 from sessiontree.dialects.canonical import CanonicalEntry
+from sessiontree.errors import InvalidEntryError
 from sessiontree.plugins import load
 from sessiontree.providers import render
 from sessiontree.views.json import describe_state
@@ -344,14 +346,38 @@ def _rebuilds_history(case: Case, lines: Sequence[bytes], folder: Path) -> bool:
 
 
 def _try_branches(case: Case, path: Path, folder: Path) -> Outcome:
-    """Select every other branch of a converted session in the program, and compare."""
-    if case.program != "pi" and case.program != "omp":  # they cannot select a branch of a file
+    """Select every other branch of a converted session in the program, and compare.
+
+    Claude Code follows the current entry, so there we switch to each. The others have no branches in a file.
+    """
+    if case.program not in ("claude", "pi", "omp"):
         return Outcome(case, "ok")
     ends = branch_ends(case, path)
-    (rebuilt,) = histories(case.program, [Request(path, list(chain.from_iterable(ends.values())))], folder)
+    lines = list(dict.fromkeys(chain.from_iterable(ends.values())))
+    if case.program == "claude":
+        branches = {line: _switched_history(path, line, folder / line) for line in lines}
+        return compare_branches(case, ends, {"branches": branches})
+    (rebuilt,) = histories(case.program, [Request(path, lines)], folder)
     if isinstance(rebuilt, NoHistoryError):
         return Outcome(case, "differs", "", [str(rebuilt)])
     return compare_branches(case, ends, rebuilt)
+
+
+def _switched_history(path: Path, line: str, folder: Path) -> JsonObject:
+    """What Claude Code rebuilds after `branch` has switched a copy of a transcript to a line, or else of a fork."""
+    folder.mkdir(parents=True)
+    copy = folder / path.name
+    shutil.copyfile(path, copy)
+    with sessiontree.open(copy, dialect="claude") as session:
+        try:
+            session.move(line)
+        except InvalidEntryError:  # a metadata line: Claude Code cannot continue there, and the message offers a fork
+            copy = Path(session.fork(at=line, cwd=str(folder)).location)
+    try:
+        return {"messages": claude_history(copy, folder / "run")}
+    except NoHistoryError as error:  # Claude Code resumes nothing if there is no conversation
+        with sessiontree.open(copy, dialect="claude") as session:
+            return {"error": str(error)} if session.context().messages else {"messages": []}
 
 
 def branch_ends(case: Case, path: Path) -> dict[str, list[str]]:
@@ -396,8 +422,9 @@ def _compare_branch(case: Case, session: Session, leaf: str, history: JsonObject
 def last_lines(session: Session) -> dict[str | None, list[str]]:
     """By id of a canonical entry, the id of its line and the ends of contexts that are restated after it."""
     entries = iter_entries(session, session.leaf, all_branches=True)
+    nodes = session.journal.tree.node_of
     lines: dict[str | None, list[str]] = {
-        entry.id: [entry.aliases[-1] if entry.aliases else entry.id] for entry, _ in entries
+        entry.id: [max((entry.id, *entry.aliases), key=lambda name: nodes.get(name, -1))] for entry, _ in entries
     }
     for leaf in session.leaves():
         restated: list[CanonicalEntry] = []

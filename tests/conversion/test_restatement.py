@@ -107,6 +107,34 @@ def test_a_result_without_a_call_is_sent_as_text(target: str) -> None:
     assert texts(there)[-1] == "I see."
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_branch_with_nothing_but_results_without_calls_is_sent(target: str) -> None:
+    session = sessiontree.create(cwd="/src", in_memory=True)
+    left = session.append(result("call_gone", "read", "lost and found"))
+    session.move(None)
+    session.append("user", "Hello")
+    there, _ = converted(converted(session, "pi")[0], target)
+    assert "lost and found" in " ".join(texts(session, left.id))
+    assert [words for id in there.leaves() if "lost and found" in (words := " ".join(texts(there, id)))]
+    assert texts(there) == ["Hello"]
+
+
+def test_claude_code_finds_no_results_of_another_branch_for_a_call_at_the_end_of_a_branch() -> None:
+    session = sessiontree.create(cwd="/src", in_memory=True)
+    session.append("user", "Read it.")
+    answer = session.append(assistant(text("Reading."), call("call_1", "read", {"path": "a"})))
+    session.append(result("call_1", "read", "the file"))
+    session.append("user", "And now?")
+    end = session.leaf
+    session.move(answer.id)
+    session.append({"type": "label", "targetId": answer.id, "label": "here"})
+    session.move(end)
+    there, _ = converted(converted(session, "pi")[0], "claude")
+    without = [" ".join(words) for id in there.leaves() if "And now?" not in (words := texts(there, id))]
+    assert [words for words in without if "Reading." in words and "the file" not in words]
+    assert texts(there)[-1] == "And now?"
+
+
 def claude_line(kind: str, id: str, parent: str | None, **fields: Any) -> bytes:
     time = f"2026-02-16T10:00:{int(id[1:]):02}.000Z"
     return json_line({"parentUuid": parent, "type": kind, "uuid": id, "timestamp": time, **fields})

@@ -13,7 +13,7 @@ from sessiontree.core.messages import ToolResult, message_text, tool_calls
 from sessiontree.dialects.canonical import CanonicalEntry, SessionMeta
 from sessiontree.dialects.claude import CLAUDE
 from sessiontree.dialects.claude.locations import session_uuid
-from sessiontree.dialects.contract import AS_CLIENT
+from sessiontree.dialects.contract import AS_CLIENT, is_metadata_id
 from sessiontree.repair.findings import examine
 from sessiontree.session.open import open_store
 from sessiontree.stores.contract import read_bytes
@@ -156,6 +156,20 @@ def test_a_fork_is_a_copy_that_names_its_origin() -> None:
     assert fork.header.forked_from == ForkOrigin(SESSION, leaf)
     assert [message_text(message) for message in fork.context().messages] == ["hello", "x"]
     assert examine(fork) == []
+
+
+def test_a_fork_at_a_metadata_line_is_at_the_message_before_it() -> None:
+    note = entry("custom", "n1", customType="x", data=1)
+    for entries, expected in (((note, user("u1")), []), ((user("u1"), note, user("u2", "later")), ["hello"])):
+        transcript = transcript_of(*entries)
+        journal = transcript.journal
+        (leaf,) = (id for id, kind in zip(journal.tree.ids, journal.types, strict=True) if kind == "custom")
+        assert is_metadata_id(leaf)
+        start = SessionMeta("new", TIME, "/x", forked_from=ForkOrigin(SESSION, leaf))
+        data = b"".join(line + b"\n" for line in CLAUDE.encode_fork(journal, journal.tree.node_of[leaf], start))
+        fork = open_store(MemoryStore(data), dialect="claude")
+        assert [message_text(message) for message in fork.context().messages] == expected
+        assert not any(is_metadata_id(line.get("leafUuid", "")) for line in map(parse_object, data.splitlines()))
 
 
 def test_a_continued_file_can_be_compacted() -> None:

@@ -248,7 +248,8 @@ class _Conversion:
             _add_worded(self._worded, entry)
             yield from _with_lf(self._encode(entry, self._new_id(parent)))
         current = self._current(leaf)
-        if restates and (self._risks.found or self._unsent.are_mixed):
+        ends = self._session.leaves() if all_branches else ()
+        if restates and (self._risks.found or self._unsent.are_mixed or any(map(self._risks.is_risky, ends))):
             for unlike in self._find_unlike(leaf, all_branches=all_branches):
                 last = unlike.end
                 # In a format without branches, no other branch has a result for a call.
@@ -419,8 +420,10 @@ class _Conversion:
         for other in self._other_leaves(leaf) if all_branches else ():
             if not self._may_differ(other):
                 continue
-            end = self._current(other)
-            if end and not is_like(context := session.context(other), end):
+            end, context = self._current(other), session.context(other)
+            # Without an end, the branch has no line that is sent, as one with nothing but results without calls.
+            is_alike = is_like(context, end) if end else not any(map(_is_sent, context.messages))
+            if not is_alike:
                 found.append(_UnlikeBranch(end, context, entries))
         if leaf is None:
             return found

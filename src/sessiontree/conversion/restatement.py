@@ -90,6 +90,7 @@ class ContextRisks:
         """By entry: the calls of the last answer that have no result yet, if nothing that separates them came
         after it; and the number of that answer."""
         self._calls: set[str] = set()
+        self._answered: set[str] = set()
         self._starts: dict[str, int] = {}
         """Entries from which a compaction can keep everything in each client: messages other than results."""
 
@@ -98,8 +99,9 @@ class ContextRisks:
         return self._is_everywhere or bool(self._risky)
 
     def is_risky(self, end: str) -> bool:
-        """Whether the context at an entry may differ."""
-        return self._is_everywhere or end in self._risky
+        """Whether the context at an entry may differ, also by the results of its open calls on other branches."""
+        _, open_calls = self._open_calls.get(end, _NO_CALLS)
+        return self._is_everywhere or end in self._risky or not self._answered.isdisjoint(open_calls)
 
     def watch_restated(self) -> None:
         """Watch an entry that only repeats others."""
@@ -115,6 +117,7 @@ class ContextRisks:
         role = message.get("role")
         if role == "toolResult":
             call = str(message.get("toolCallId"))
+            self._answered.add(call)
             if call not in open_calls:
                 risk = self._count
                 # A client may send a late result on every branch with its call.

@@ -22,7 +22,8 @@ def encode_fork(lines: IndexedLines, leaf: int | None, meta: SessionMeta) -> Ite
     session = session_uuid(meta.id)
     chain = Chain(lines)
     history = set(find_history(lines, leaf, AS_CLIENT))
-    late = _find_late_results(chain, find_path(chain, leaf, AS_CLIENT).nodes, history)
+    path = find_path(chain, leaf, AS_CLIENT).nodes
+    late = _find_late_results(chain, path, history)
     history.update(late)
     # Separators are no part of a history, but lines are their children.
     parents = {parent for node in history if (parent := chain.parents[node]) is not None}
@@ -37,11 +38,17 @@ def encode_fork(lines: IndexedLines, leaf: int | None, meta: SessionMeta) -> Ite
         yield _build_first_line(session, meta)
     if meta.title:
         yield render_json({"type": "custom-title", "customTitle": meta.title, "sessionId": session})
-    if leaf is not None and leaf in history:
+    pinned = _find_pinned(lines, leaf, path) if leaf is not None and leaf in history else None
+    if pinned is not None:
         last = max(node for node in history if not is_metadata_id(lines.tree.ids[node]))
-        explicit = {} if leaf == last else {"explicit": True}
-        pin = {"type": "last-prompt", "leafUuid": lines.tree.ids[leaf], **explicit, "sessionId": session}
+        explicit = {} if pinned == last else {"explicit": True}
+        pin = {"type": "last-prompt", "leafUuid": lines.tree.ids[pinned], **explicit, "sessionId": session}
         yield render_json(pin)
+
+
+def _find_pinned(lines: IndexedLines, leaf: int, path: Sequence[int]) -> int | None:
+    """Return the leaf, or the last line before it that is not a metadata line, which the client cannot continue."""
+    return next((node for node in (leaf, *reversed(path)) if not is_metadata_id(lines.tree.ids[node])), None)
 
 
 def _find_late_results(chain: Chain, path: Sequence[int], history: Container[int]) -> dict[int, str]:
