@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, TypeAlias
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -20,6 +20,8 @@ import sessiontree
 from sessiontree.branches.merge import merge
 from sessiontree.core.messages import message_text
 from sessiontree.dialects.contract import is_metadata_id
+from sessiontree.dialects.neovate.metadata_lines import marks_of
+from sessiontree.dialects.neovate.records import is_compaction
 from sessiontree.repair import examine
 from sessiontree.session.session import Session
 from tests.builders import THOROUGH, opened
@@ -27,6 +29,9 @@ from tests.conversion.conversations import assistant, call, result, text
 
 PROBE = "and now?"
 DIALECTS = ("claude", "omp", "pi", "native", "neovate")
+
+Texts: TypeAlias = tuple[str, ...]
+"""The texts of a context."""
 
 
 def client_path(data: bytes) -> list[dict[str, Any]]:
@@ -46,24 +51,24 @@ def data_of(session: Session) -> bytes:
     return b"".join(line + b"\n" for line in session.journal.raw_lines())
 
 
-def texts(session: Session, leaf: str | None = None) -> list[str]:
-    return [message_text(message) for message in session.context(leaf).messages]
+def texts(session: Session, leaf: str | None = None) -> Texts:
+    return tuple(message_text(message) for message in session.context(leaf).messages)
 
 
-def client_texts(session: Session) -> list[str]:
+def client_texts(session: Session) -> Texts:
     """The texts that Neovate sends."""
     lines = b"".join(json.dumps(line).encode() + b"\n" for line in client_path(data_of(session)))
     return texts(opened(lines, "neovate"))
 
 
 class NeovateBranches(RuleBasedStateMachine):
-    """A session next to a model of it: for each text, the texts from the root to it."""
+    """A session next to a model of it: the texts that a model receives at each of its messages."""
 
     def __init__(self) -> None:
         super().__init__()
         self.count = 0
-        self.paths: dict[str, list[str]] = {}
-        self.current: list[str] = []
+        self.paths: set[Texts] = set()
+        self.current: Texts = ()
         self.session = sessiontree.create(cwd="/p", in_memory=True)
 
     @initialize()
@@ -90,16 +95,30 @@ class NeovateBranches(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def move(self, data: st.DataObject) -> None:
-        whole = [known for known in self.paths if not known.startswith(("looking", "found"))]
-        chosen = data.draw(st.sampled_from(whole))
-        self.session.move(self._find(chosen))
-        self.current = list(self.paths[chosen])
+        whole = sorted(path for path in self.paths if not path[-1].startswith(("looking", "found")))
+        self.current = data.draw(st.sampled_from(whole))
+        self.session.move(self._find(self.current))
+
+    @rule(data=st.data())
+    def compact(self, data: st.DataObject) -> None:
+        """Keep some of the messages since the last compaction; their copies after the summary are places to move to."""
+        own = [at for at, id in enumerate(self.session.path_ids()) if not self._is_repeated(id)]
+        kept = [at for at in own if not self.current[at].startswith("found")]
+        if not kept:
+            return
+        at = data.draw(st.sampled_from(kept))
+        self.count += 1
+        summary = f"summary {self.count}"
+        first = self.session.path_ids()[at]
+        self.session.append({"type": "compaction", "summary": summary, "firstKeptEntryId": first, "tokensBefore": 9})
+        self.current = (summary, *self.current[at:])
+        self.paths |= {self.current[:end] for end in range(1, len(self.current) + 1)}
 
     @precondition(lambda self: len(self._ends()) > 1)
     @rule(data=st.data(), how=st.sampled_from(["summary", "append"]))
     def merge(self, data: st.DataObject, how: Any) -> None:
         # A descendant of the current message has nothing to merge: `merge` refuses it.
-        others = [end for end in self._ends() if self.paths[end][: len(self.current)] != self.current]
+        others = [end for end in self._ends() if end[: len(self.current)] != self.current]
         if not others:
             return
         merged = merge(self.session, self._find(data.draw(st.sampled_from(others))), how=how)
@@ -107,7 +126,7 @@ class NeovateBranches(RuleBasedStateMachine):
         assert after[: len(self.current)] == self.current
         assert merged is not None
         self.current = after
-        self.paths.setdefault(after[-1], after)
+        self.paths.add(after)
 
     @rule(between=st.sampled_from(DIALECTS))
     def convert(self, between: str) -> None:
@@ -115,7 +134,7 @@ class NeovateBranches(RuleBasedStateMachine):
         there = opened(b"".join(sessiontree.convert(self.session, between, branch="all").lines), between)
         back = sessiontree.convert(there, "neovate", branch="all")
         self.session = opened(b"".join(back.lines), "neovate")
-        if self.current[-1] in self._ends():
+        if self.current in self._ends():
             assert client_texts(self.session) == self.current
 
     @invariant()
@@ -127,11 +146,11 @@ class NeovateBranches(RuleBasedStateMachine):
         for end in self._ends():
             copy = opened(data_of(self.session), "neovate")
             copy.move(self._find(end))
-            assert texts(copy) == self.paths[end]
+            assert texts(copy) == end
             # Neovate follows a move with the next message, as after its own forks.
             copy.append("user", PROBE)
-            assert texts(copy) == [*self.paths[end], PROBE]
-            assert client_texts(copy) == [*self.paths[end], PROBE]
+            assert texts(copy) == (*end, PROBE)
+            assert client_texts(copy) == (*end, PROBE)
 
     @invariant()
     def doctor_finds_nothing(self) -> None:
@@ -140,27 +159,31 @@ class NeovateBranches(RuleBasedStateMachine):
     def _next(self, kind: str) -> str:
         self.count += 1
         words = f"{kind} {self.count}"
-        self.current = [*self.current, words]
-        self.paths[words] = self.current
+        self.current = (*self.current, words)
+        self.paths.add(self.current)
         return words
 
     def _append(self, message: dict[str, Any]) -> None:
         self.session.append(message)
 
-    def _ends(self) -> list[str]:
-        """The last texts of all branches."""
-        inner = {path[-2] for path in self.paths.values() if len(path) > 1}
-        return [known for known in self.paths if known not in inner]
+    def _ends(self) -> list[Texts]:
+        """The texts of all branches."""
+        inner = {path[:end] for path in self.paths for end in range(1, len(path))}
+        return sorted(self.paths - inner)
 
-    def _find(self, words: str) -> str:
-        """The id of the line with a text, at the place where the model has it."""
-        path = self.paths[words]
+    def _find(self, path: Texts) -> str:
+        """The id of the line at which a model receives some texts."""
         session = self.session
         return next(
             id
             for id in session.journal.tree.ids
             if not is_metadata_id(id) and session.type_of(id) == "message" and texts(session, id) == path
         )
+
+    def _is_repeated(self, id: str) -> bool:
+        """Whether a line is a summary, or repeats a message that a compaction kept."""
+        fields = self.session.fields(id)
+        return is_compaction(fields) or bool(marks_of(fields).get("copy"))
 
 
 def test_branches_read_as_the_model_of_them_after_any_steps(store_kind: str) -> None:
