@@ -20,9 +20,8 @@ import sessiontree
 from sessiontree.branches.merge import merge
 from sessiontree.core.messages import message_text
 from sessiontree.dialects.contract import is_metadata_id
-from sessiontree.dialects.neovate.metadata_lines import marks_of
-from sessiontree.dialects.neovate.records import is_compaction
 from sessiontree.repair import examine
+from sessiontree.session.history import history_ids
 from sessiontree.session.session import Session
 from tests.builders import THOROUGH, opened
 from tests.conversion.conversations import assistant, call, result, text
@@ -68,6 +67,8 @@ class NeovateBranches(RuleBasedStateMachine):
         super().__init__()
         self.count = 0
         self.paths: set[Texts] = set()
+        self.compacted: set[Texts] = set()
+        """Those that continue with a compaction."""
         self.current: Texts = ()
         self.session = sessiontree.create(cwd="/p", in_memory=True)
 
@@ -101,16 +102,17 @@ class NeovateBranches(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def compact(self, data: st.DataObject) -> None:
-        """Keep some of the messages since the last compaction; their copies after the summary are places to move to."""
-        own = [at for at, id in enumerate(self.session.path_ids()) if not self._is_repeated(id)]
-        kept = [at for at in own if not self.current[at].startswith("found")]
+        """Keep some of the messages: their copies after the summary are places to move to, and to keep from again."""
+        lines = self.session.path_ids()
+        kept = [at for at, words in enumerate(self.current) if not words.startswith(("summary", "found"))]
         if not kept:
             return
         at = data.draw(st.sampled_from(kept))
         self.count += 1
         summary = f"summary {self.count}"
-        first = self.session.path_ids()[at]
-        self.session.append({"type": "compaction", "summary": summary, "firstKeptEntryId": first, "tokensBefore": 9})
+        bound = {"firstKeptEntryId": lines[at], "tokensBefore": 9}
+        self.session.append({"type": "compaction", "summary": summary, **bound})
+        self.compacted.add(self.current)
         self.current = (summary, *self.current[at:])
         self.paths |= {self.current[:end] for end in range(1, len(self.current) + 1)}
 
@@ -118,10 +120,11 @@ class NeovateBranches(RuleBasedStateMachine):
     @rule(data=st.data(), how=st.sampled_from(["summary", "append"]))
     def merge(self, data: st.DataObject, how: Any) -> None:
         # A descendant of the current message has nothing to merge: `merge` refuses it.
-        others = [end for end in self._ends() if end[: len(self.current)] != self.current]
+        found = map(self._find, self._ends())
+        others = [end for end in found if not self._is_behind(end)]
         if not others:
             return
-        merged = merge(self.session, self._find(data.draw(st.sampled_from(others))), how=how)
+        merged = merge(self.session, data.draw(st.sampled_from(others)), how=how)
         after = texts(self.session)
         assert after[: len(self.current)] == self.current
         assert merged is not None
@@ -134,7 +137,11 @@ class NeovateBranches(RuleBasedStateMachine):
         there = opened(b"".join(sessiontree.convert(self.session, between, branch="all").lines), between)
         back = sessiontree.convert(there, "neovate", branch="all")
         self.session = opened(b"".join(back.lines), "neovate")
-        if self.current in self._ends():
+        # A context is restated at the end of its branch, and may change before that.
+        ends, ids = self._ends(), self.session.journal.tree.ids
+        self.paths &= {*ends, *(texts(self.session, id) for id in ids if not is_metadata_id(id))}
+        # Neovate, which does not know moves, is at the end of a branch.
+        if not any(self._is_behind(self._find(end)) for end in self._ends() if end != self.current):
             assert client_texts(self.session) == self.current
 
     @invariant()
@@ -169,7 +176,11 @@ class NeovateBranches(RuleBasedStateMachine):
     def _ends(self) -> list[Texts]:
         """The texts of all branches."""
         inner = {path[:end] for path in self.paths for end in range(1, len(path))}
-        return sorted(self.paths - inner)
+        return sorted(self.paths - inner - (self.compacted - {self.current}))
+
+    def _is_behind(self, end: str) -> bool:
+        """Whether the current message is in the history of another one, which may continue before a compaction."""
+        return self.session.leaf in history_ids(self.session, end)
 
     def _find(self, path: Texts) -> str:
         """The id of the line at which a model receives some texts."""
@@ -179,11 +190,6 @@ class NeovateBranches(RuleBasedStateMachine):
             for id in session.journal.tree.ids
             if not is_metadata_id(id) and session.type_of(id) == "message" and texts(session, id) == path
         )
-
-    def _is_repeated(self, id: str) -> bool:
-        """Whether a line is a summary, or repeats a message that a compaction kept."""
-        fields = self.session.fields(id)
-        return is_compaction(fields) or bool(marks_of(fields).get("copy"))
 
 
 def test_branches_read_as_the_model_of_them_after_any_steps(store_kind: str) -> None:
