@@ -103,7 +103,7 @@ class NeovateBranches(RuleBasedStateMachine):
     @rule(data=st.data())
     def compact(self, data: st.DataObject) -> None:
         """Keep some of the messages: their copies after the summary are places to move to, and to keep from again."""
-        lines = self.session.path_ids()
+        lines = self.session.context().sources
         kept = [at for at, words in enumerate(self.current) if not words.startswith(("summary", "found"))]
         if not kept:
             return
