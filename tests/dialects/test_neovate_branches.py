@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, TypeAlias
+from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -21,16 +21,12 @@ from sessiontree.branches.merge import merge
 from sessiontree.core.messages import message_text
 from sessiontree.dialects.contract import is_metadata_id
 from sessiontree.repair import examine
-from sessiontree.session.history import history_ids
 from sessiontree.session.session import Session
 from tests.builders import THOROUGH, opened
 from tests.conversion.conversations import assistant, call, result, text
 
 PROBE = "and now?"
 DIALECTS = ("claude", "omp", "pi", "native", "neovate")
-
-Texts: TypeAlias = tuple[str, ...]
-"""The texts of a context."""
 
 
 def client_path(data: bytes) -> list[dict[str, Any]]:
@@ -50,26 +46,24 @@ def data_of(session: Session) -> bytes:
     return b"".join(line + b"\n" for line in session.journal.raw_lines())
 
 
-def texts(session: Session, leaf: str | None = None) -> Texts:
-    return tuple(message_text(message) for message in session.context(leaf).messages)
+def texts(session: Session, leaf: str | None = None) -> list[str]:
+    return [message_text(message) for message in session.context(leaf).messages]
 
 
-def client_texts(session: Session) -> Texts:
+def client_texts(session: Session) -> list[str]:
     """The texts that Neovate sends."""
     lines = b"".join(json.dumps(line).encode() + b"\n" for line in client_path(data_of(session)))
     return texts(opened(lines, "neovate"))
 
 
 class NeovateBranches(RuleBasedStateMachine):
-    """A session next to a model of it: the texts that a model receives at each of its messages."""
+    """A session next to a model of it: for each text, the texts from the root to it."""
 
     def __init__(self) -> None:
         super().__init__()
         self.count = 0
-        self.paths: set[Texts] = set()
-        self.compacted: set[Texts] = set()
-        """Those that continue with a compaction."""
-        self.current: Texts = ()
+        self.paths: dict[str, list[str]] = {}
+        self.current: list[str] = []
         self.session = sessiontree.create(cwd="/p", in_memory=True)
 
     @initialize()
@@ -96,40 +90,24 @@ class NeovateBranches(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def move(self, data: st.DataObject) -> None:
-        whole = sorted(path for path in self.paths if not path[-1].startswith(("looking", "found")))
-        self.current = data.draw(st.sampled_from(whole))
-        self.session.move(self._find(self.current))
-
-    @rule(data=st.data())
-    def compact(self, data: st.DataObject) -> None:
-        """Keep some of the messages: their copies after the summary are places to move to, and to keep from again."""
-        lines = self.session.context().sources
-        kept = [at for at, words in enumerate(self.current) if not words.startswith(("summary", "found"))]
-        if not kept:
-            return
-        at = data.draw(st.sampled_from(kept))
-        self.count += 1
-        summary = f"summary {self.count}"
-        bound = {"firstKeptEntryId": lines[at], "tokensBefore": 9}
-        self.session.append({"type": "compaction", "summary": summary, **bound})
-        self.compacted.add(self.current)
-        self.current = (summary, *self.current[at:])
-        self.paths |= {self.current[:end] for end in range(1, len(self.current) + 1)}
+        whole = [known for known in self.paths if not known.startswith(("looking", "found"))]
+        chosen = data.draw(st.sampled_from(whole))
+        self.session.move(self._find(chosen))
+        self.current = list(self.paths[chosen])
 
     @precondition(lambda self: len(self._ends()) > 1)
     @rule(data=st.data(), how=st.sampled_from(["summary", "append"]))
     def merge(self, data: st.DataObject, how: Any) -> None:
         # A descendant of the current message has nothing to merge: `merge` refuses it.
-        found = map(self._find, self._ends())
-        others = [end for end in found if not self._is_behind(end)]
+        others = [end for end in self._ends() if self.paths[end][: len(self.current)] != self.current]
         if not others:
             return
-        merged = merge(self.session, data.draw(st.sampled_from(others)), how=how)
+        merged = merge(self.session, self._find(data.draw(st.sampled_from(others))), how=how)
         after = texts(self.session)
         assert after[: len(self.current)] == self.current
         assert merged is not None
         self.current = after
-        self.paths.add(after)
+        self.paths.setdefault(after[-1], after)
 
     @rule(between=st.sampled_from(DIALECTS))
     def convert(self, between: str) -> None:
@@ -137,11 +115,7 @@ class NeovateBranches(RuleBasedStateMachine):
         there = opened(b"".join(sessiontree.convert(self.session, between, branch="all").lines), between)
         back = sessiontree.convert(there, "neovate", branch="all")
         self.session = opened(b"".join(back.lines), "neovate")
-        # A context is restated at the end of its branch, and may change before that.
-        ends, ids = self._ends(), self.session.journal.tree.ids
-        self.paths &= {*ends, *(texts(self.session, id) for id in ids if not is_metadata_id(id))}
-        # Neovate, which does not know moves, is at the end of a branch.
-        if not any(self._is_behind(self._find(end)) for end in self._ends() if end != self.current):
+        if self.current[-1] in self._ends():
             assert client_texts(self.session) == self.current
 
     @invariant()
@@ -153,11 +127,11 @@ class NeovateBranches(RuleBasedStateMachine):
         for end in self._ends():
             copy = opened(data_of(self.session), "neovate")
             copy.move(self._find(end))
-            assert texts(copy) == end
+            assert texts(copy) == self.paths[end]
             # Neovate follows a move with the next message, as after its own forks.
             copy.append("user", PROBE)
-            assert texts(copy) == (*end, PROBE)
-            assert client_texts(copy) == (*end, PROBE)
+            assert texts(copy) == [*self.paths[end], PROBE]
+            assert client_texts(copy) == [*self.paths[end], PROBE]
 
     @invariant()
     def doctor_finds_nothing(self) -> None:
@@ -166,24 +140,21 @@ class NeovateBranches(RuleBasedStateMachine):
     def _next(self, kind: str) -> str:
         self.count += 1
         words = f"{kind} {self.count}"
-        self.current = (*self.current, words)
-        self.paths.add(self.current)
+        self.current = [*self.current, words]
+        self.paths[words] = self.current
         return words
 
     def _append(self, message: dict[str, Any]) -> None:
         self.session.append(message)
 
-    def _ends(self) -> list[Texts]:
-        """The texts of all branches."""
-        inner = {path[:end] for path in self.paths for end in range(1, len(path))}
-        return sorted(self.paths - inner - (self.compacted - {self.current}))
+    def _ends(self) -> list[str]:
+        """The last texts of all branches."""
+        inner = {path[-2] for path in self.paths.values() if len(path) > 1}
+        return [known for known in self.paths if known not in inner]
 
-    def _is_behind(self, end: str) -> bool:
-        """Whether the current message is in the history of another one, which may continue before a compaction."""
-        return self.session.leaf in history_ids(self.session, end)
-
-    def _find(self, path: Texts) -> str:
-        """The id of the line at which a model receives some texts."""
+    def _find(self, words: str) -> str:
+        """The id of the line with a text, at the place where the model has it."""
+        path = self.paths[words]
         session = self.session
         return next(
             id
