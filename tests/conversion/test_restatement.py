@@ -185,6 +185,47 @@ def test_a_summary_after_the_messages_it_keeps_stays_there(target: str, branch: 
     assert all(part in words for part, words in zip(expected, sent, strict=True))
 
 
+def compacted_in_neovate() -> tuple[Session, list[str]]:
+    """A Neovate session with a compaction; returns also its lines: the summary, and copies of the kept messages."""
+    session = converted(sessiontree.create(cwd="/src", in_memory=True), "neovate")[0]
+    session.append("user", "old")
+    session.append(assistant(text("older")))
+    kept = session.append("user", "kept")
+    session.append(assistant(text("kept answer")))
+    session.append({"type": "compaction", "summary": "so far", "firstKeptEntryId": kept.id, "tokensBefore": 9})
+    lines = session.path_ids()
+    session.append("user", "next")
+    return session, lines
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("branch", ["active", "all"])
+@pytest.mark.parametrize("at", [0, 1, 2])
+@pytest.mark.parametrize("prompts", [(), ("new",)])
+def test_a_branch_that_starts_among_the_messages_a_compaction_keeps_has_no_later_ones(
+    target: str, branch: BranchChoice, at: int, prompts: tuple[str, ...]
+) -> None:
+    session, lines = compacted_in_neovate()
+    session.move(lines[at])
+    for prompt in prompts:
+        session.append("user", prompt)
+    expected = [*("so far", "kept", "kept answer")[: at + 1], *prompts]
+    assert texts(session) == expected
+    there, done = converted(session, target, branch)
+    sent = texts(there)
+    assert len(sent) == len(expected)
+    assert all(part in words for part, words in zip(expected, sent, strict=True))
+    others = [texts(there, leaf)[1:] for leaf in there.leaves()]
+    assert (["kept", "kept answer", "next"] in others) == (branch == "all")
+    assert is_restated(done) == (at < 2)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_a_compaction_of_neovate_keeps_is_not_restated(target: str) -> None:
+    session, _ = compacted_in_neovate()
+    assert not is_restated(converted(session, target)[1])
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_lines_beside_the_conversation_do_not_become_branches_that_repeat_it(target: str) -> None:
     session = summarized_from_here(

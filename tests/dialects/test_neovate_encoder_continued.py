@@ -171,6 +171,21 @@ def test_a_compaction_of_an_existing_file_repeats_its_lines() -> None:
     assert [item.id for item in writer.decoded()] == ["a", "b", "r1", "r2", "k", "z"]
 
 
+def test_a_compaction_that_keeps_from_a_repeated_message_on_repeats_it_again() -> None:
+    items = [
+        user("a", "old"),
+        user("b", "one"),
+        user("c", "two"),
+        entry("compaction", "k", summary="s", firstKeptEntryId="b"),
+    ]
+    writer = continued(written(*items, user("d", "three")))
+    two = writer.messages[-2]["uuid"]
+    bound = entry("compaction", "l", summary="t", firstKeptEntryId=two)
+    writer.chain(bound, user("e", "four"), parent=writer.messages[-1]["uuid"])
+    assert [line["content"] for line in loaded(writer.data)] == [[text("t")], "two", "three", "four"]
+    assert [item.id for item in writer.decoded()] == ["a", "b", "c", "k", "d", "l", "e"]
+
+
 def test_a_message_after_a_change_of_model_follows_it_in_the_history() -> None:
     writer = continued(EXISTING)
     last = writer.messages[-1]["uuid"]

@@ -78,7 +78,8 @@ class ContextRisks:
     def __init__(self, source: Dialect, target: Dialect, types: Collection[str]) -> None:
         # Only where each entry is a line, a compaction has exactly the canonical meaning: a summary, and the entries
         # from a certain one on.
-        self._is_everywhere = not source.traits.one_line_per_entry and "compaction" in types
+        self._is_canonical = source.traits.one_line_per_entry
+        self._is_everywhere = not self._is_canonical and "compaction" in types
         """Whether the contexts of all branches may differ: an edit, for example, can be on another branch."""
         self._custom_types = source.client.sent_custom_types
         self._closing_kinds = CONTEXT_TYPES - target.client.kinds_before_results
@@ -127,8 +128,9 @@ class ContextRisks:
             answer, open_calls = self._count, tuple(_call_ids(message.get("content")))
             self._calls.update(open_calls)
         elif kind == "compaction":
-            self._is_everywhere |= "preserveData" in fields
             kept = fields.get("firstKeptEntryId")
+            # Neovate repeats what is kept on lines after the summary, and a branch may start before the last of them.
+            self._is_everywhere |= "preserveData" in fields or (kept is not None and not self._is_canonical)
             first = self._count if kept is None else self._starts.get(kept, 0)
             if not first:
                 risk = self._count

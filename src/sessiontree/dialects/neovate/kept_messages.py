@@ -53,17 +53,22 @@ class KeptMessages:
     def find(self, first: EntryLine, last: str | None) -> tuple[list[dict[str, Any]], bool]:
         """The lines to repeat, from the first kept one to the last, and whether all of them are still available.
 
-        Left out: earlier compactions, system prompts, and results whose call is not kept.
+        Left out: earlier compactions with what they repeat, system prompts, and results whose call is not kept.
         """
         uuids = self._range(first, last)
         found = [self.fields(uuid) for uuid in uuids]
         available = [fields for fields in found if fields is not None]
         calls: set[str] = set()
         kept: list[dict[str, Any]] = []
+        # Earlier compactions and what they repeat: its originals are before them. A line that is gone may be one.
+        compacted = {uuid for uuid, fields in zip(uuids, found, strict=True) if fields is None}
         for fields in available:
             calls |= calls_of(fields).keys()
             answered = {string(part, "toolCallId") for part in parts(fields.get("content")) if is_result(part)}
-            if _is_repeatable(fields) and answered <= calls:
+            parent = string(fields, "parentUuid")
+            if (is_compaction(fields) and not parent) or (marks_of(fields).get("copy") is True and parent in compacted):
+                compacted.add(string(fields, "uuid"))
+            elif fields.get("role") != "system" and answered <= calls:
                 kept.append(fields)
         return kept, len(available) == len(found)
 
@@ -106,8 +111,3 @@ class KeptMessages:
             return fields
         node = self._lines.tree.node_of.get(uuid) if self._lines is not None else None
         return next(self._lines.resolved_fields([node])) if self._lines is not None and node is not None else None
-
-
-def _is_repeatable(fields: dict[str, Any]) -> bool:
-    is_summary = is_compaction(fields) and not string(fields, "parentUuid")
-    return not is_summary and fields.get("role") != "system" and marks_of(fields).get("copy") is not True
