@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import sessiontree
+from sessiontree.agent.tool_calls import pending_calls
 from sessiontree.core.entries import Compaction, MessageEntry, Unknown
 from sessiontree.core.messages import Image, message_text
 from sessiontree.dialects.canonical import CanonicalEntry
@@ -22,6 +23,7 @@ from sessiontree.errors import ExistsError, InvalidEntryError, NotFoundError, Re
 from sessiontree.session.open import open_reader
 from sessiontree.stores.file import FileStore
 from sessiontree.stores.memory import MemoryStore
+from sessiontree.views.session_facts import describe_session
 from tests.builders import chain, grow, header, message_line, opened
 
 
@@ -275,6 +277,24 @@ def test_messages_to_an_entry_are_as_recorded(session: sessiontree.Session) -> N
     session.append({"type": "context_edit", "targetId": one.id, "replacement": None})
     assert [message_text(message) for message in session.messages_to(last.id)] == ["one", "two", "S", "three"]
     assert texts(session.context()) == ["S", "two", "three"]
+
+
+def test_info_and_chat_agree_on_the_calls_that_wait_for_a_result(session: sessiontree.Session) -> None:
+    def pending() -> list[str]:
+        with sessiontree.open(session.location) as reopened:
+            shown = [call["id"] for call in describe_session(reopened)["pendingToolCalls"]]
+            assert shown == [waiting.call.id for waiting in pending_calls(reopened)]
+        return shown
+
+    session.append("user", "count both")
+    calls = [{"type": "toolCall", "id": id, "name": "count", "arguments": {}} for id in ("one", "two")]
+    answer = session.append("assistant", calls).id
+    assert pending() == ["one", "two"]
+    session.append("toolResult", [{"type": "text", "text": "1"}], toolCallId="one", toolName="count")
+    session.move(answer)
+    assert pending() == ["two"]  # the result on the other branch is copied
+    session.append("user", "never mind")
+    assert pending() == []
 
 
 def test_a_fork_copies_the_path_byte_for_byte_and_records_its_origin(session: sessiontree.Session) -> None:
