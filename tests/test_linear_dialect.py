@@ -217,7 +217,7 @@ def test_a_session_of_another_dialect_can_be_converted(run: Run, path: Path, par
     [
         (("append", "{}", "user", "again", "--at", "m1"), "no branches"),
         (("branch", "{}", "m1"), "no branches"),
-        (("append", "{}", "toolResult", "done"), "cannot hold"),
+        (("append", "{}", "bashExecution", "ls"), "cannot hold"),
         (("label", "{}", "m1", "start"), "cannot hold"),
     ],
 )

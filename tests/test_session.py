@@ -15,13 +15,15 @@ from typing import Any
 import pytest
 
 import sessiontree
+from sessiontree.agent.tool_calls import pending_calls
 from sessiontree.core.entries import Compaction, MessageEntry, Unknown
-from sessiontree.core.messages import Image, message_text
+from sessiontree.core.messages import Image, ToolResult, message_text
 from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.errors import ExistsError, InvalidEntryError, NotFoundError, ReadOnlyError, UsageError
 from sessiontree.session.open import open_reader
 from sessiontree.stores.file import FileStore
 from sessiontree.stores.memory import MemoryStore
+from sessiontree.views.session_facts import describe_session
 from tests.builders import chain, grow, header, message_line, opened
 
 
@@ -106,6 +108,54 @@ def test_an_invalid_entry_is_refused_and_nothing_is_written(
     with pytest.raises(InvalidEntryError):
         session.append(entry)
     assert Path(session.location).read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"type": "label", "label": "x"}, "a label needs a `targetId`: the id of the entry to label"),
+        ({"type": "label", "targetId": 5}, "a label needs a `targetId`: the id of the entry to label, found 5"),
+        ({"type": "leaf", "targetId": ["a"]}, "a leaf needs a `targetId`: the id of an entry, or null"),
+        ({"type": "leaf", "target": "a"}, "a leaf needs a `targetId`"),
+        ({"type": "compaction", "firstKeptEntryId": "a"}, "a compaction needs a `summary`"),
+        ({"type": "context_edit", "replacement": None}, "a context_edit needs a `targetId`"),
+        ({"role": "toolResult", "content": "x"}, "a toolResult needs a `toolCallId`: the id of the call"),
+        ({"role": "toolResult", "toolCallId": None, "content": "x"}, "needs a `toolCallId`"),
+        ({"type": "message", "message": {"role": "toolResult", "content": []}}, "needs a `toolCallId`"),
+        ({"role": "assistant", "content": [{"type": "toolCall", "name": "ls"}]}, "a toolCall needs an `id`"),
+        ({"role": "assistant", "content": [{"type": "toolCall", "id": "c"}]}, "a toolCall needs a `name`"),
+        (
+            {"type": "message", "message": {"role": "assistant", "content": [{"type": "toolCall", "id": 1}]}},
+            "a toolCall needs an `id`: the id that its result refers to, found 1",
+        ),
+    ],
+)
+def test_an_entry_without_what_its_readers_rely_on_is_refused(
+    session: sessiontree.Session, entry: dict[str, Any], message: str
+) -> None:
+    session.append("user", "first")
+    before = Path(session.location).read_bytes()
+    with pytest.raises(InvalidEntryError, match=re.escape(message)):
+        session.append(entry)
+    with pytest.raises(InvalidEntryError, match=re.escape(message)):
+        session.append_entry(entry, id="given")
+    assert Path(session.location).read_bytes() == before
+
+
+def test_a_result_in_python_needs_the_id_of_its_call(session: sessiontree.Session) -> None:
+    session.append("user", "first")
+    with pytest.raises(InvalidEntryError, match="a toolResult needs a `toolCallId`"):
+        session.append("toolResult", "done")
+    with pytest.raises(InvalidEntryError, match="a toolResult needs a `toolCallId`"):
+        session.append(ToolResult(content="done"))
+    session.append("toolResult", "done", toolCallId="c")
+
+
+def test_lines_of_a_client_are_appended_as_they_are(session: sessiontree.Session) -> None:
+    session.append("user", "first")
+    result = b'{"type":"message","id":"a0000001","parentId":null,"timestamp":"","message":{"role":"toolResult"}}'
+    assert session.append_lines([result]) == ["a0000001"]
+    assert session.append_all([CanonicalEntry("label", {"label": "x"}, "a0000002")])
 
 
 def test_unknown_types_and_fields_are_preserved(session: sessiontree.Session) -> None:
@@ -275,6 +325,24 @@ def test_messages_to_an_entry_are_as_recorded(session: sessiontree.Session) -> N
     session.append({"type": "context_edit", "targetId": one.id, "replacement": None})
     assert [message_text(message) for message in session.messages_to(last.id)] == ["one", "two", "S", "three"]
     assert texts(session.context()) == ["S", "two", "three"]
+
+
+def test_info_and_chat_agree_on_the_calls_that_wait_for_a_result(session: sessiontree.Session) -> None:
+    def pending() -> list[str]:
+        with sessiontree.open(session.location) as reopened:
+            shown = [call["id"] for call in describe_session(reopened)["pendingToolCalls"]]
+            assert shown == [waiting.call.id for waiting in pending_calls(reopened)]
+        return shown
+
+    session.append("user", "count both")
+    calls = [{"type": "toolCall", "id": id, "name": "count", "arguments": {}} for id in ("one", "two")]
+    answer = session.append("assistant", calls).id
+    assert pending() == ["one", "two"]
+    session.append("toolResult", [{"type": "text", "text": "1"}], toolCallId="one", toolName="count")
+    session.move(answer)
+    assert pending() == ["two"]  # the result on the other branch is copied
+    session.append("user", "never mind")
+    assert pending() == []
 
 
 def test_a_fork_copies_the_path_byte_for_byte_and_records_its_origin(session: sessiontree.Session) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import sessiontree
+from sessiontree.core.messages import ToolResult
 from tests.cli.conftest import Run
 
 
@@ -217,6 +219,24 @@ def test_a_misspelled_option_or_value_is_named_with_a_suggestion(
 def test_input_that_is_not_an_entry_is_described(run: Run, session: str, data: str, message: str) -> None:
     ran = run("append", session, stdin=data)
     assert (ran.code, ran.out, ran.err) == (2, "", f"sessiontree: {message}\n")
+
+
+def test_a_result_without_an_id_answers_the_only_open_call(run: Run, session: str) -> None:
+    form = 'pass JSON on stdin: {"role":"toolResult","toolCallId":ID,"toolName":NAME,"content":TEXT}'
+    ran = run("append", session, "toolResult", "done")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == f"sessiontree: which call has this result? no call is open; {form}\n"
+    calls = [{"type": "toolCall", "id": id, "name": "ls", "arguments": {}} for id in ("one", "two")]
+    assert run("append", session, stdin=json.dumps({"role": "assistant", "content": calls})).code == 0
+    ran = run("append", session, "toolResult", "done")
+    assert (ran.code, "2 calls are open (one, two)" in ran.err) == (2, True)
+    given = {"role": "toolResult", "toolCallId": "one", "toolName": "ls", "content": "first"}
+    assert run("append", session, stdin=json.dumps(given)).code == 0
+    assert run("append", session, "toolResult", "second").code == 0
+    with sessiontree.open(session) as opened:
+        result = opened.context().messages[-1]
+    assert isinstance(result, ToolResult)
+    assert (result.tool_call_id, result.tool_name, result.text) == ("two", "ls", "second")
 
 
 def test_a_session_without_requests_has_no_cost(run: Run, tmp_path: Path) -> None:

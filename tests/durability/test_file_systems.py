@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
+import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,8 @@ import pytest
 import sessiontree
 from sessiontree.cli import main
 from sessiontree.errors import ExistsError, StoreError
+from sessiontree.library import sqlite_connection
+from sessiontree.library.sqlite_connection import NoLocksError
 from sessiontree.search import prompt_spool
 from sessiontree.stores.atomic_files import StagedFile, create_file
 from sessiontree.stores.file import FileStore
@@ -150,6 +154,48 @@ def test_the_prompt_spool_keeps_no_lock_without_locks_in_its_file_system(
     prompt_spool.take(str(home), lambda prompts: taken.extend(typed.prompt for typed in prompts))
     assert taken == ["one", "two"]
     assert not list(home.iterdir())
+
+
+@pytest.fixture
+def lacks_record_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Databases as on a file system without record locks, where SQLite finds each of them busy."""
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "lockf", fail)
+    for module in ("library.cache", "search.index_db", "search.prompt_db"):
+        monkeypatch.setattr(f"sessiontree.{module}._BUSY_SECONDS", 0.05)
+    with contextlib.ExitStack() as stack:
+        for name in ("cache/library.sqlite", "cache/search.sqlite", "home/history.sqlite"):
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            other = stack.enter_context(contextlib.closing(sqlite3.connect(tmp_path / name, isolation_level=None)))
+            other.execute("BEGIN EXCLUSIVE")
+        yield
+
+
+@pytest.mark.usefixtures("lacks_record_locks")
+def test_a_search_without_locks_scans_the_files_and_names_the_cause(command: Command, tmp_path: Path) -> None:
+    _, path, _ = command("new", "--cwd", str(tmp_path))
+    assert command("append", path, "user", "hello")[0] == 0
+    code, out, err = command("search", "hello")
+    assert (code, "«hello»" in out) == (0, True)
+    cause = f"{tmp_path}/cache/search.sqlite: its file system has no locks"
+    assert f"the index cannot be used ({cause}; set SESSIONTREE_CACHE to a folder on another file system)" in err
+
+
+@pytest.mark.usefixtures("lacks_record_locks")
+def test_a_prompt_history_without_locks_names_the_cause_and_the_next_step(command: Command, tmp_path: Path) -> None:
+    code, out, err = command("history")
+    cause = f"{tmp_path}/home/history.sqlite: its file system has no locks"
+    assert (code, out) == (1, "")
+    assert err == f"sessiontree: {cause}; set SESSIONTREE_HOME to a folder on another file system"
+
+
+@pytest.mark.usefixtures("lacks_record_locks")
+def test_a_database_without_locks_is_not_waited_for(tmp_path: Path) -> None:
+    with pytest.raises(NoLocksError):
+        sqlite_connection.connect(str(tmp_path / "cache" / "search.sqlite"), 3_600.0)
 
 
 def test_a_lock_folder_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

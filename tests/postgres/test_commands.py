@@ -153,6 +153,18 @@ def test_backups_are_removed_after_some_days(repository: PostgresRepository) -> 
     assert read_bytes(store, 0, 100) == b"new\n"
 
 
+@pytest.mark.parametrize(("backups", "removed"), [(1, "1 row of"), (2, "2 rows of")])
+def test_vacuum_counts_rows(
+    repository: PostgresRepository, capsys: pytest.CaptureFixture[str], backups: int, removed: str
+) -> None:
+    store = repository.new("one", timestamp="", cwd="/")
+    store.create([b"old\n"])
+    for _ in range(backups):
+        store.replace([b"new\n"], expected_size=4)
+    assert main(["store", "vacuum", "--days", "0", "--home", repository.home]) == 0
+    assert f"0 rows merged, {removed} old backups removed" in capsys.readouterr().err
+
+
 def test_a_folder_of_sessions_has_no_tables(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["store", "status"]) == 2
     assert "sessiontree doctor" in capsys.readouterr().err

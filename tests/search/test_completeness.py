@@ -91,6 +91,25 @@ def test_a_pattern_that_is_stopped_makes_the_search_incomplete(world: World, mon
     results = find(world, r"re:/(a|aa)+$/", refresh="none")
     assert not results.is_complete
     assert results.unsearched.sessions > 0
+    (note,) = results.notes
+    assert note.startswith("incomplete: stopped matching the pattern after 0.2 seconds; not searched: ")
+    assert note.endswith("Use a more specific pattern, or add a word or a filter such as project:NAME or agent:NAME.")
+
+
+@pytest.mark.parametrize(
+    ("query", "refresh", "hint"),
+    [
+        ("hay OR needle", "none", "Run it again to continue."),
+        ("hay OR needle", "all", "Add a word or a filter such as project:NAME or agent:NAME."),
+        ("re:/nothing.*matches/", "none", "Use a more specific pattern, or add a word or a filter"),
+        ("re:/nothing.*matches/", "all", "Use a more specific pattern, or add a word or a filter"),
+    ],
+)
+def test_a_search_that_is_stopped_suggests_what_helps(world: World, query: str, refresh: str, hint: str) -> None:
+    find(world, refresh=refresh)
+    results = find(world, query, refresh=refresh, limit=1000, time_limit=20.0, clock=ticking())
+    (note,) = results.notes
+    assert hint in note
 
 
 def test_a_pattern_that_is_stopped_in_the_last_session_is_reported(

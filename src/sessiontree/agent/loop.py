@@ -52,7 +52,6 @@ from sessiontree.agent.tool_calls import (
     ToolRunner,
     decided,
     find_open_calls,
-    open_calls,
     result_without_running,
 )
 from sessiontree.agent.tool_output import interrupted, result_message
@@ -71,6 +70,7 @@ from sessiontree.models import Tool as ToolDefinition
 from sessiontree.models.model_summarizer import summarizer_for
 from sessiontree.models.retry import Attempt, RetryEvent
 from sessiontree.paths import home
+from sessiontree.session.pending_calls import open_calls
 from sessiontree.session.session import Branch, Session
 from sessiontree.settings import Settings
 

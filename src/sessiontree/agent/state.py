@@ -31,12 +31,12 @@ from sessiontree.agent.events import (
     Used,
 )
 from sessiontree.agent.live_context import LiveApprovals, live_context_of
-from sessiontree.agent.tool_calls import open_calls
 from sessiontree.agent.tool_output import MAX_CHARACTERS
 from sessiontree.branches.open_files import Writer
 from sessiontree.core.entries import ApprovalMode
 from sessiontree.core.messages import Message, ToolCall, Usage
 from sessiontree.core.usage import UsageTotals, unpriced_totals, unpriced_usage, valid_count
+from sessiontree.session.pending_calls import open_calls
 from sessiontree.session.session import Session
 
 StateT = TypeVar("StateT", bound=Struct)

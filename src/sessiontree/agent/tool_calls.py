@@ -34,22 +34,18 @@ from sessiontree.agent.live_context import live_context_of
 from sessiontree.agent.tool_output import OutputThrottle, lost, not_run, result_message
 from sessiontree.agent.tools.base import ArgumentsError, Plan, Tool, ToolContext, ToolOutput, Tools
 from sessiontree.agent.tools.tool_table import runnable_call
-from sessiontree.core.entries import Entry, MessageEntry
+from sessiontree.core.entries import Entry
 from sessiontree.core.messages import (
-    Assistant,
     Image,
-    Message,
     ToolCall,
     ToolResult,
-    User,
     blocks_of,
     text_of,
-    tool_calls,
 )
 from sessiontree.errors import UsageError
+from sessiontree.session.pending_calls import open_calls, results_elsewhere
 from sessiontree.session.session import Branch, Session
 
-_READ_AT_ONCE = 256
 _SNAPSHOTS = frozenset({"file_snapshot", "sessiontree:file_snapshot"})
 
 
@@ -285,41 +281,16 @@ def find_open_calls(branch: Branch | Session) -> tuple[list[PendingCall], list[A
     calls = open_calls(live_context_of(branch).messages())
     if not calls:
         return [], []
-    begun, elsewhere = set(_iter_begun(branch)), _results_elsewhere(branch, {call.id for call in calls})
-    pending = [PendingCall(call, call.id in begun) for call in calls if call.id not in elsewhere]
-    return pending, [AnsweredCall(call, elsewhere[call.id]) for call in calls if call.id in elsewhere]
-
-
-def _results_elsewhere(branch: Branch | Session, calls: set[str]) -> dict[str, ToolOutput]:
-    """The results of calls of the branch's last answer that are on other branches, by call id; the first one counts."""
     session = branch if isinstance(branch, Session) else branch.session
-    ids = [id for id in session.ids if id in session]
-    after = ids.index(branch.leaf) + 1 if branch.leaf in ids else 0
-    found: dict[str, ToolOutput] = {}
-    for start in range(after, len(ids), _READ_AT_ONCE):
-        for entry in session.entries(ids[start : start + _READ_AT_ONCE]):
-            message = entry.message if isinstance(entry, MessageEntry) else None
-            if isinstance(message, ToolResult) and message.tool_call_id in calls - found.keys():
-                images = tuple(block for block in blocks_of(message.content) if isinstance(block, Image))
-                copied = {"copiedFrom": entry.id}
-                found[message.tool_call_id] = ToolOutput(text_of(message.content), message.is_error, copied, images)
-    return found
+    begun, elsewhere = set(_iter_begun(branch)), results_elsewhere(session, branch.leaf, {call.id for call in calls})
+    pending = [PendingCall(call, call.id in begun) for call in calls if call.id not in elsewhere]
+    answered = [AnsweredCall(call, _copied_output(*elsewhere[call.id])) for call in calls if call.id in elsewhere]
+    return pending, answered
 
 
-def open_calls(messages: Sequence[Message]) -> list[ToolCall]:
-    """The calls of the last answer that have no result; none if the user has written since."""
-    answered: set[str] = set()
-    for at in range(len(messages) - 1, -1, -1):
-        match messages[at]:
-            case ToolResult() as result:
-                answered.add(result.tool_call_id)
-            case Assistant() as answer:
-                return [call for call in tool_calls(answer) if call.id not in answered]
-            case User():
-                return []
-            case _:
-                pass
-    return []
+def _copied_output(entry: str, message: ToolResult) -> ToolOutput:
+    images = tuple(block for block in blocks_of(message.content) if isinstance(block, Image))
+    return ToolOutput(text_of(message.content), message.is_error, {"copiedFrom": entry}, images)
 
 
 def _iter_begun(branch: Branch | Session) -> Iterator[str]:

@@ -11,15 +11,16 @@ from sessiontree.cli.parser import Options
 from sessiontree.cli.sessions import open_session, remember_session
 from sessiontree.core.entries import Entry, MessageEntry, milliseconds
 from sessiontree.core.jsonio import parse_json
-from sessiontree.core.messages import message_text
+from sessiontree.core.messages import ToolCall, message_text
 from sessiontree.errors import InvalidEntryError, UsageError, WriteError
 from sessiontree.search.prompt_spool import remember
+from sessiontree.session.pending_calls import open_calls
 from sessiontree.stores.repositories import home_folder
 from sessiontree.views.json import describe_entry
 from sessiontree.views.text import plural
 
 if TYPE_CHECKING:
-    from sessiontree.session.session import Session
+    from sessiontree.session.session import Branch, Session
 
 EXAMPLES = """examples:
   sessiontree append 019c2f3a user "add a --json flag"
@@ -44,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: Options) -> None:
     session = open_session(options, durability=options.durability)
     branch = session.branch(session.find_entry(options.at)) if options.at else session.branch()
-    entries = [branch.append(entry) for entry in _read_entries(options)]
+    entries = [branch.append(entry) for entry in _read_entries(options, branch)]
     others = len(session.refresh())
     session.flush()
     # The history of a repository is made of its sessions.
@@ -79,7 +80,7 @@ def _record_prompts(session: Session, entries: list[Entry], home: str) -> None:
                 stderr.print_error(str(error))
 
 
-def _read_entries(options: Options) -> list[dict[str, Any]]:
+def _read_entries(options: Options, branch: Branch) -> list[dict[str, Any]]:
     role = options.role or options.role_option
     text = options.text if options.text is not None else options.text_option
     if role is None:
@@ -88,8 +89,22 @@ def _read_entries(options: Options) -> list[dict[str, Any]]:
         text = sys.stdin.buffer.read().decode("utf-8", "surrogateescape").removesuffix("\n")
     if role == "bashExecution":
         return [{"role": role, "command": text, "output": ""}]
+    if role == "toolResult":
+        call = _only_open_call(branch)
+        content = [{"type": "text", "text": text}]
+        return [{"role": role, "toolCallId": call.id, "toolName": call.name, "content": content}]
     content = text if role in ("user", "system", "custom") else [{"type": "text", "text": text}]
     return [{"role": role, "content": content}]
+
+
+def _only_open_call(branch: Branch) -> ToolCall:
+    """The call that a result without an id answers."""
+    calls = open_calls(branch.context().messages)
+    if len(calls) == 1:
+        return calls[0]
+    found = f"{len(calls):,} calls are open ({', '.join(call.id for call in calls)})" if calls else "no call is open"
+    form = '{"role":"toolResult","toolCallId":ID,"toolName":NAME,"content":TEXT}'
+    raise InvalidEntryError(f"which call has this result? {found}; pass JSON on stdin: {form}")
 
 
 def _entries_on_stdin() -> list[dict[str, Any]]:

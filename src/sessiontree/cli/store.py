@@ -247,4 +247,5 @@ def _vacuum(repository: MaintainedRepository, options: Options) -> None:
     if options.json:
         output.print_json({"home": repository.home, "joined": joined, "removed": removed})
     else:
-        stderr.print_line(f"{clean(repository.home)}: {joined:,} rows merged, {removed:,} rows of old backups removed")
+        merged = f"{plural(joined, 'row')} merged"
+        stderr.print_line(f"{clean(repository.home)}: {merged}, {plural(removed, 'row')} of old backups removed")

@@ -107,6 +107,7 @@ class Compaction(EntryBase, frozen=True, tag="compaction"):
 
     in_context: ClassVar[bool] = True
     starts_context: ClassVar[bool] = True
+    required_fields: ClassVar[Mapping[str, str]] = {"summary": "the text that replaces the older part of the path"}
 
     summary: str = ""
     short_summary: str | None = None
@@ -157,6 +158,7 @@ class Label(EntryBase, frozen=True, tag="label"):
     """Labels an entry; a missing or empty label removes it."""
 
     moves_leaf: ClassVar[bool] = False
+    required_fields: ClassVar[Mapping[str, str]] = {"targetId": "the id of the entry to label"}
 
     target_id: str = ""
     label: str | None = None
@@ -201,6 +203,8 @@ class Replacement(Value, frozen=True):
 
 class ContextEdit(EntryBase, frozen=True, tag="context_edit"):
     """Replaces an entry's content in the context; without a replacement, removes it from there."""
+
+    required_fields: ClassVar[Mapping[str, str]] = {"targetId": "the id of the entry to edit"}
 
     target_id: str = ""
     replacement: Replacement | None = None
@@ -247,6 +251,8 @@ class LeafMove(EntryBase, frozen=True, tag="leaf"):
 
     The line's parent is the target, so that readers that use the last line as the leaf also end up there.
     """
+
+    required_fields: ClassVar[Mapping[str, str]] = {"targetId": "the id of an entry, or null for before the first one"}
 
     target_id: str | None = None
     of_branch: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar, get_args
 
 import msgspec
 from msgspec import Struct
@@ -25,6 +25,9 @@ _CONTROLS = rb"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xaa-\xae]|\xe2\x8
 
 class Value(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """Base of frozen values; their fields are in camel case in JSON."""
+
+    required_fields: ClassVar[Mapping[str, str]] = {}
+    """What readers of our own lines rely on: by JSON name, the meaning of a field. Reading tolerates its absence."""
 
 
 ValueT = TypeVar("ValueT", bound=Value)
@@ -235,6 +238,25 @@ def convert_fields(cls: type[ValueT], fields: Mapping[str, Any], parsers: Parser
             elif field.required:
                 raise
     return cls(**values)
+
+
+def find_invalid_field(cls: type[Value], fields: Mapping[str, Any]) -> str | None:
+    """The first required field of decoded JSON that is missing, or not of the declared type; None if all are valid."""
+    if not cls.required_fields:
+        return None
+    for field in _fields(cls):
+        name = field.encode_name
+        if name not in cls.required_fields:
+            continue
+        if name not in fields:
+            return name
+        try:
+            msgspec.convert(fields[name], field.type)
+        except msgspec.ValidationError:
+            return name
+        except UnicodeEncodeError:
+            pass  # text with a lone surrogate, which our readers keep
+    return None
 
 
 @functools.cache  # msgspec evaluates the annotations of a class each time

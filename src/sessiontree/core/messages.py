@@ -11,10 +11,10 @@ without decoding.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from operator import eq
-from typing import Any, Literal, TypeAlias, cast, overload
+from typing import Any, ClassVar, Literal, TypeAlias, cast, overload
 
 import msgspec
 
@@ -52,6 +52,11 @@ class Image(Value, frozen=True, tag="image"):
 
 
 class ToolCall(Value, frozen=True, tag="toolCall"):
+    required_fields: ClassVar[Mapping[str, str]] = {
+        "id": "the id that its result refers to",
+        "name": "that of the tool",
+    }
+
     id: str = ""
     name: str = ""
     arguments: JsonObject = msgspec.field(default_factory=dict)
@@ -123,6 +128,8 @@ class Assistant(MessageBase, frozen=True, tag="assistant"):
 
 
 class ToolResult(MessageBase, frozen=True, tag="toolResult"):
+    required_fields: ClassVar[Mapping[str, str]] = {"toolCallId": "the id of the call that it answers"}
+
     tool_call_id: str = ""
     tool_name: str = ""
     content: Content = ()

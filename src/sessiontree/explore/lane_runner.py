@@ -12,7 +12,7 @@ from sessiontree.agent.limits import Limits, RunUsage
 from sessiontree.agent.live_context import live_context_of
 from sessiontree.agent.loop import Run, is_answered
 from sessiontree.agent.loop import run as run_agent
-from sessiontree.agent.tool_calls import PendingDecision, open_calls
+from sessiontree.agent.tool_calls import PendingDecision
 from sessiontree.agent.tool_output import spill_target
 from sessiontree.agent.tools.base import ToolContext
 from sessiontree.agent.workspace import Workspace
@@ -25,6 +25,7 @@ from sessiontree.explore.records import LaneEnd
 from sessiontree.explore.request_gate import TAKEN_OVER, LaneGate
 from sessiontree.explore.state import STATES
 from sessiontree.paths import home
+from sessiontree.session.pending_calls import open_calls
 
 if TYPE_CHECKING:
     from sessiontree.explore.exploration import Exploration

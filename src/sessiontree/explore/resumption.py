@@ -15,7 +15,7 @@ import msgspec
 from sessiontree.agent.async_bridge import in_background, in_thread, uncancelled
 from sessiontree.agent.limits import RunUsage
 from sessiontree.agent.loop import overhead_tokens, tool_definitions
-from sessiontree.agent.tool_calls import PendingCall, open_calls, result_without_running
+from sessiontree.agent.tool_calls import PendingCall, result_without_running
 from sessiontree.agent.tool_output import result_message
 from sessiontree.core.entries import MessageEntry
 from sessiontree.errors import SessionTreeError, UsageError
@@ -33,6 +33,7 @@ from sessiontree.explore.unbilled_requests import estimate_usage, find_unbilled
 from sessiontree.explore.worktrees import LaneWorktrees
 from sessiontree.models import Model
 from sessiontree.paths import home
+from sessiontree.session.pending_calls import open_calls
 from sessiontree.session.session import Branch, Session
 
 _UNFINISHED: frozenset[LaneState] = frozenset({"failed", "limit", "stopped"})

@@ -18,7 +18,7 @@ from sessiontree.agent.approval import Approver
 from sessiontree.agent.async_bridge import in_background, in_thread, uncancelled
 from sessiontree.agent.events import Event
 from sessiontree.agent.loop import Prompt, Run
-from sessiontree.agent.tool_calls import PendingDecision, open_calls
+from sessiontree.agent.tool_calls import PendingDecision
 from sessiontree.agent.tools.base import Tool, Tools
 from sessiontree.compaction import Summarizer
 from sessiontree.errors import UsageError
@@ -31,6 +31,7 @@ from sessiontree.explore.records import Bounds, Plan, PlannedLane, Rule
 from sessiontree.explore.worktrees import LaneWorktrees
 from sessiontree.models import Model, ThinkingLevel
 from sessiontree.paths import home
+from sessiontree.session.pending_calls import open_calls
 from sessiontree.session.reader import CURRENT, Current
 from sessiontree.session.session import Branch, Session
 from sessiontree.settings import Settings

@@ -25,7 +25,6 @@ from sessiontree.agent.async_bridge import in_thread, uncancelled
 from sessiontree.agent.events import AgentEnd, ApprovalAsked, Event, Persisted, ToolEnd, ToolStart, ends_request
 from sessiontree.agent.limits import GateRequest, Limits, RunUsage, Ticket
 from sessiontree.agent.loop import Run, run
-from sessiontree.agent.tool_calls import open_calls
 from sessiontree.agent.tools.base import ArgumentsError, Plan, StructTool, ToolContext, ToolOutput, Tools, short
 from sessiontree.branches.subagent_branches import TASK_TOOL, SubagentRecord, subagent_at, subagent_entry
 from sessiontree.branches.subagent_sessions import find_subagent_session
@@ -39,6 +38,7 @@ from sessiontree.explore.new_subagent_session import create_subagent_session
 from sessiontree.explore.records import Bounds
 from sessiontree.explore.request_gate import LaneGate
 from sessiontree.models import Model, open_model
+from sessiontree.session.pending_calls import open_calls
 from sessiontree.session.session import Branch, Session
 
 MAX_TEXT = 20_000

@@ -13,7 +13,6 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree.agent.limits import RunUsage
-from sessiontree.agent.tool_calls import open_calls
 from sessiontree.branches.subagent_branches import subagent_at
 from sessiontree.compaction import MEASURED
 from sessiontree.compaction.token_estimate import estimated_size
@@ -21,6 +20,7 @@ from sessiontree.core.messages import Assistant, Usage
 from sessiontree.errors import SessionTreeError
 from sessiontree.explore.task_tool import TaskTool, find_sub_agent
 from sessiontree.models import Model, cost_of
+from sessiontree.session.pending_calls import open_calls
 from sessiontree.session.session import Branch
 
 

@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree.errors import StoreError
+from sessiontree.library import sqlite_connection
 from sessiontree.library.sqlite_damage import DATABASE_ERRORS, is_damage, move_away, seal, unseal
 from sessiontree.library.summary import Summary
 from sessiontree.paths import cache_folder
@@ -435,7 +436,7 @@ def _connect(path: str) -> sqlite3.Connection:
         with contextlib.suppress(FileExistsError):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     # isolation_level=None: otherwise Python would begin transactions by itself, deferred ones (see `transaction`).
-    return _prepare(sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False))
+    return _prepare(sqlite_connection.connect(path, _BUSY_SECONDS, check_same_thread=False))
 
 
 def _prepare(database: sqlite3.Connection) -> sqlite3.Connection:

@@ -201,12 +201,6 @@ class _Search:
 
     def run(self, limit: int, offset: int, refresh: Refresh, progress: Progress | None) -> None:
         self._run(limit, offset, refresh, progress)
-        if self._regex_finder.timed_out:
-            self._results.is_complete = False
-            self._results.notes.append(
-                f"incomplete: stopped matching the pattern after {_PATTERN_SECONDS:g} seconds; "
-                "add a word or a filter, or write a simpler pattern"
-            )
         self._report_unsearched()
 
     def _report_unsearched(self) -> None:
@@ -222,14 +216,27 @@ class _Search:
             shown = reason if first in reason else f"{first}: {reason}"
             results.notes.append(f"incomplete: {shown}{_more(len(self._unreadable) - 1)}")
         unsearched = {ref: size for ref, size in self._unsearched.items() if ref not in self._groups}
+        reasons = []
+        if self._regex_finder.timed_out:
+            reasons.append(f"stopped matching the pattern after {_PATTERN_SECONDS:g} seconds")
+        elif unsearched:
+            reasons.append("the time limit was reached")
         if unsearched:
-            results.is_complete = False
             results.unsearched = Unsearched(len(unsearched), sum(unsearched.values()))
-            results.notes.append(
-                f"incomplete: the time limit was reached; not searched: {len(unsearched):,} of "
-                f"{len(self._sessions):,} session{'s' if len(self._sessions) != 1 else ''} "
-                f"({_megabytes(results.unsearched.size)} MB). Run it again to continue."
+            reasons.append(
+                f"not searched: {len(unsearched):,} of {len(self._sessions):,} "
+                f"session{'s' if len(self._sessions) != 1 else ''} ({_megabytes(results.unsearched.size)} MB)"
             )
+        if reasons:
+            results.is_complete = False
+            results.notes.append(f"incomplete: {'; '.join(reasons)}. {self._hint_after_stop()}")
+
+    def _hint_after_stop(self) -> str:
+        """What finds more after a search that was stopped. Once everything is indexed, repeating it does not."""
+        narrower = "add a word or a filter such as project:NAME or agent:NAME."
+        if self._regex_finder.timed_out or any(isinstance(term, Regex) for term in terms(self._query.where)):
+            return f"Use a more specific pattern, or {narrower}"
+        return "Run it again to continue." if self._results.unindexed else f"{narrower[0].upper()}{narrower[1:]}"
 
     def _run(self, limit: int, offset: int, refresh: Refresh, progress: Progress | None) -> None:
         unread = self._refresh(refresh, progress)

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import Struct
 
 from sessiontree.errors import StoreError
+from sessiontree.library import sqlite_connection
 from sessiontree.library.cache import cache_path, transaction
 from sessiontree.library.sqlite_damage import DATABASE_ERRORS, DamagedRowError, is_damage, move_away, row_checksum
 from sessiontree.search.file_chunks import CHUNK_BITS
@@ -298,7 +299,7 @@ def _connect(path: str) -> sqlite3.Connection:
     """Open the database, readable by its user only, and create missing tables."""
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    return _prepare(sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None))
+    return _prepare(sqlite_connection.connect(path, _BUSY_SECONDS))
 
 
 def _prepare(database: sqlite3.Connection) -> sqlite3.Connection:

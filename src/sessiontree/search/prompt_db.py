@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from sessiontree.errors import StoreError
+from sessiontree.library import sqlite_connection
 from sessiontree.library.cache import transaction
 from sessiontree.library.sqlite_damage import DATABASE_ERRORS, DamagedRowError
 from sessiontree.search.prompt_spool import LoggedPrompt, append_to_log, has_log, read_log
@@ -65,7 +66,7 @@ def connect(path: str) -> sqlite3.Connection:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror or error}; the prompt history is not available") from error
-    database = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
+    database = sqlite_connection.connect(path, _BUSY_SECONDS, setting="SESSIONTREE_HOME")
     try:
         # A spool file is deleted once its prompts are committed here, so the commit has to be durable.
         database.execute("PRAGMA synchronous = FULL")

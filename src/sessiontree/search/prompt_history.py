@@ -25,6 +25,7 @@ from sessiontree import paths
 from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.errors import SessionTreeError, StoreError
 from sessiontree.library.cache import transaction
+from sessiontree.library.sqlite_connection import NoLocksError
 from sessiontree.library.sqlite_damage import DATABASE_ERRORS, is_damage
 from sessiontree.search import prompt_spool
 from sessiontree.search.prompt_db import check, check_values, connect, insert_prompt, prepare, repair
@@ -392,6 +393,8 @@ class PromptHistory:
                     self._database = prepare(sqlite3.connect(":memory:", isolation_level=None), self.path)
                     continue
                 self.close()
+                if isinstance(error, NoLocksError):
+                    raise StoreError(str(error)) from error
                 if not is_damage(error, self.path):
                     raise StoreError(f"{self.path}: {error}; try again when nothing else uses it") from error
                 repaired = repair(self.path)

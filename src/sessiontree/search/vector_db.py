@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from sessiontree.dialects.texts import Line
 from sessiontree.errors import SessionTreeError
+from sessiontree.library import sqlite_connection
 from sessiontree.library.roots import dialect_named
 from sessiontree.library.session_store import open_store
 from sessiontree.library.sqlite_damage import DATABASE_ERRORS, is_damage, row_checksum
@@ -37,6 +38,7 @@ KINDS = frozenset({"title", "label", "summary", "prompt", "answer"})
 """Kinds of text that get a vector; tool output is found by its words."""
 
 _VERSION = 2
+_BUSY_SECONDS = 30.0
 _PIECE, _MOST_PIECES, _SHORTEST = 800, 4, 8
 _BATCH = 256
 _SCHEMA = f"""
@@ -221,7 +223,7 @@ class Vectors:
     def _connect(self) -> sqlite3.Connection:
         with contextlib.suppress(FileExistsError):
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        return self._prepare(sqlite3.connect(self.path, timeout=30))
+        return self._prepare(sqlite_connection.connect(self.path, _BUSY_SECONDS, isolation_level="DEFERRED"))
 
     def _prepare(self, database: sqlite3.Connection) -> sqlite3.Connection:
         try:

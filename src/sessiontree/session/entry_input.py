@@ -8,8 +8,10 @@ from typing import Any, Literal, TypeAlias, get_args
 import msgspec
 from msgspec import Struct
 
+from sessiontree.core.entries import ENTRY_TYPES
 from sessiontree.core.ids import now_ms
-from sessiontree.core.messages import Block, Message, Role
+from sessiontree.core.jsonio import Value, find_invalid_field, struct_tag
+from sessiontree.core.messages import MESSAGE_ROLES, Block, Message, Role, ToolCall
 from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
 from sessiontree.errors import InvalidEntryError, UsageError
 from sessiontree.session.blob_refs import BLOB_POINTERS, LargeContent
@@ -49,6 +51,7 @@ ContentInput: TypeAlias = str | Sequence[Block | Mapping[str, Any]]
 """Text, or blocks as objects or as JSON."""
 
 _ROLES: frozenset[str] = frozenset(get_args(Role))
+_TOOL_CALL = struct_tag(ToolCall)
 
 
 def parse_entry_input(
@@ -57,7 +60,7 @@ def parse_entry_input(
     """Type and fields of an entry, from the arguments of `append` (see `Branch.append`)."""
     if type(entry) is dict and not fields and "type" not in entry and (role := entry.get("role")) and type(role) is str:
         # The usual case: a message. It is not modified from here on, so it is not copied.
-        _check_message(role, entry.get("content"))
+        _check_message(role, entry)
         return "message", {"message": entry if "timestamp" in entry else {**entry, "timestamp": now_ms()}}
     if isinstance(entry, str):
         body = {"role": entry, "content": _builtins(content), **fields}
@@ -74,7 +77,7 @@ def parse_entry_input(
     role = body.get("role")
     if not isinstance(role, str) or not role:
         raise InvalidEntryError("an entry needs a `type`, or a `role` if it is a message")
-    _check_message(role, body.get("content"))
+    _check_message(role, body)
     if body.get("timestamp") is None:
         body["timestamp"] = now_ms()
     return "message", {"message": body}
@@ -84,13 +87,35 @@ def _builtins(value: Any) -> Any:
     return msgspec.to_builtins(value) if isinstance(value, Struct | list | tuple) else value
 
 
-def _check_message(role: str, content: object) -> None:
+def _check_message(role: str, message: Mapping[str, Any]) -> None:
     """Refuse a role that no reader knows, content that is neither text nor blocks, and a prompt without content."""
+    content = message.get("content")
     _check_role(role)
     if not (content is None or isinstance(content, str) or _are_blocks(content)):
         raise InvalidEntryError("the content of a message is a text, or a list of blocks with a `type` each")
     if role == "user" and (not content or (isinstance(content, str) and not content.strip())):
         raise InvalidEntryError("the prompt is empty; pass a text or at least one block")
+    _check_message_fields(role, message)
+
+
+def _check_message_fields(role: str, message: Mapping[str, Any]) -> None:
+    """Refuse a message of a known role, or with a block of a known type, that lacks what readers rely on."""
+    _check_fields(MESSAGE_ROLES.get(role), role, message)
+    content = message.get("content")
+    if isinstance(content, list | tuple):
+        for block in content:
+            fields = _builtins(block)
+            kind = fields.get("type") if isinstance(fields, Mapping) else None
+            if kind == _TOOL_CALL:
+                _check_fields(ToolCall, kind, fields)
+
+
+def _check_fields(cls: type[Value] | None, kind: str, fields: Mapping[str, Any]) -> None:
+    name = None if cls is None else find_invalid_field(cls, fields)
+    if cls is not None and name is not None:
+        found = f", found {repr(fields[name])[:40]}" if name in fields else ""
+        article = "an" if name[0] in "aeiou" else "a"
+        raise InvalidEntryError(f"a {kind} needs {article} `{name}`: {cls.required_fields[name]}{found}")
 
 
 def _are_blocks(content: object) -> bool:
@@ -127,15 +152,16 @@ def _check_entry(body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         message = body.get("message")
         if not isinstance(message, Mapping):
             raise InvalidEntryError("an entry of type `message` needs a `message`")
-        _check_role(message.get("role"), may_be_other=True)
+        role = message.get("role")
+        _check_role(role, may_be_other=True)
+        _check_message_fields(str(role), message)
+    _check_fields(ENTRY_TYPES.get(kind), kind, body)
     if kind == "context_edit":
         _check_edit(body)
     return kind, body
 
 
 def _check_edit(body: Mapping[str, Any]) -> None:
-    if not isinstance(body.get("targetId"), str):
-        raise InvalidEntryError("a context_edit needs a `targetId`: the id of the entry to edit")
     replacement = body.get("replacement")
     content = replacement.get("content") if isinstance(replacement, Mapping) else None
     if replacement is not None and not (isinstance(content, str) or (content is not None and _are_blocks(content))):

@@ -16,12 +16,13 @@ from msgspec import Struct
 
 from sessiontree.core.context import Context, path_messages
 from sessiontree.core.entries import Config, Entry, Fragment, Header, Label, Problem
-from sessiontree.core.messages import LazyMessages, Message, ToolCall, ToolResult, tool_calls
+from sessiontree.core.messages import LazyMessages, Message, ToolCall
 from sessiontree.core.usage import USAGE_TYPES, UsageTotals, total_usage
 from sessiontree.dialects.contract import AS_CLIENT, ClientNotes, Dialect, ReadOptions, RelatedFile, is_metadata_id
 from sessiontree.dialects.defaults import path_of_nodes
 from sessiontree.errors import AmbiguousError, NotFoundError
 from sessiontree.session.journal import Journal
+from sessiontree.session.pending_calls import open_calls, results_elsewhere
 from sessiontree.stores.contract import SessionRef, read_bytes
 from sessiontree.stores.read_only import ReadOnlyStore, SliceStore
 from sessiontree.stores.safe_files import read_small
@@ -366,17 +367,10 @@ class Reader:
         return [tree.ids[problem.node] for problem in tree.problems() if problem.kind == "missing-parent"]
 
     def pending_calls(self) -> list[ToolCall]:
-        """Tool calls of the context without a result."""
-        answered: set[str] = set()
-        calls: dict[str, list[ToolCall]] = {}
-        for message in self.context().messages:  # one pass: a very long context is decoded again by each
-            if isinstance(message, ToolResult):
-                answered.add(message.tool_call_id)
-                calls.pop(message.tool_call_id, None)
-            for call in tool_calls(message):
-                if call.id not in answered:
-                    calls.setdefault(call.id, []).append(call)
-        return [call for same in calls.values() for call in same]
+        """Calls of the last answer without a result, on this branch or another one; none if a prompt follows."""
+        calls = open_calls(self.context().messages)
+        elsewhere = results_elsewhere(self, self.leaf, {call.id for call in calls})
+        return [call for call in calls if call.id not in elsewhere]
 
     def related_files(self) -> list[RelatedFile]:
         """Files that belong to the session, with their possible paths: sub-agent transcripts, spilled tool output."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import stat
 import time
@@ -77,6 +78,19 @@ def lock_descriptor(
         else:
             os.close(substitute)
     return is_taken
+
+
+def has_record_locks(folder: str) -> bool:
+    """Whether a folder's file system has POSIX record locks, as SQLite uses them; True if that cannot be tested."""
+    import tempfile
+
+    # A file of its own: closing any descriptor of a file drops all record locks that the process has on it.
+    try:
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            fcntl.lockf(probe, LOCK_EX | LOCK_NB)
+    except OSError as error:
+        return error.errno not in _UNSUPPORTED
+    return True
 
 
 def _take(fd: int, location: str, os_calls: OsCalls, *, blocking: bool, timeout: float | None) -> bool:
