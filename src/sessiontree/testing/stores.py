@@ -90,6 +90,11 @@ def _appended_bytes_come_back_at_their_offsets(make_store: MakeStore, name: str)
         expect(size == len(expected), "the size is that of all appends before", size)
         expect(read_bytes(store, size, len(line)) == line, "appended bytes are at that offset")
         expected += line
+    other = make_store(name)
+    for line in (b"", b"", b"last\n"):
+        size = other.append(line, expected_size=len(expected))
+        expected += line
+        expect(size == len(expected), "an append, even of nothing, returns the new size", size)
     expect(_all_of(make_store(name)) == expected, "another store of the same name reads the same bytes")
 
 

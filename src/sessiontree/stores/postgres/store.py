@@ -49,6 +49,7 @@ WITH appended AS (
 ), stored AS (
     INSERT INTO sessiontree.part (tenant, session, generation, start, data)
     SELECT %(tenant)s, %(session)s, %(generation)s, %(start)s, %(data)s FROM appended
+    WHERE %(length)s > 0
 )
 SELECT CASE WHEN watched_until > clock_timestamp() THEN pg_notify(%(channel)s, %(session)s) END FROM appended
 """
