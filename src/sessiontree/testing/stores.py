@@ -92,9 +92,9 @@ def _appended_bytes_come_back_at_their_offsets(make_store: MakeStore, name: str)
         expected += line
     other = make_store(name)
     for line in (b"", b"", b"last\n"):
-        size = other.append(line, expected_size=len(expected))
+        returned = other.append(line, expected_size=len(expected))
         expected += line
-        expect(size == len(expected), "an append, even of nothing, returns the new size", size)
+        expect(returned == len(expected), "an append, even of nothing, returns the new size", returned)
     expect(_all_of(make_store(name)) == expected, "another store of the same name reads the same bytes")
 
 
