@@ -122,6 +122,10 @@ class Report:
         }
 
 
+_APPROVALS = frozenset({"approvalMode", "approvalTools"})
+"""Of the settings in a `config` entry."""
+
+
 class Converted:
     """A session in another dialect. `lines` can be iterated once; the report is complete after that."""
 
@@ -183,6 +187,15 @@ def _own_config(session: Reader) -> Config | None:
     if config.summary == session.given_name:
         config = msgspec.structs.replace(config, summary=None)
     return None if config == Config() else config
+
+
+def _without_approvals(entry: CanonicalEntry) -> CanonicalEntry:
+    """A change of settings without its approvals; any other entry unchanged."""
+    config = entry.fields.get("config") if entry.kind == "config" else None
+    if not isinstance(config, dict) or _APPROVALS.isdisjoint(config):
+        return entry
+    kept = {name: value for name, value in config.items() if name not in _APPROVALS}
+    return msgspec.structs.replace(entry, fields={**entry.fields, "config": kept})
 
 
 class _UnlikeBranch(Struct, frozen=True):
@@ -315,7 +328,7 @@ class _Conversion:
 
     def _encode_mapped(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
         """Encode an entry with the target's tools and roles."""
-        mapped, tool_notes = self._tools.map_entry(entry)
+        mapped, tool_notes = self._tools.map_entry(_without_approvals(entry))
         mapped, role_notes = with_common_role(mapped, self._target)
         encoded = self._encoder.encode(mapped, parent)
         notes = (*tool_notes, *role_notes)
