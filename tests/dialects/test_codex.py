@@ -264,8 +264,16 @@ def test_doctor_names_duplicate_and_missing_ordinals_and_their_effect(tmp_path: 
 def test_doctor_names_a_last_line_without_an_ordinal_and_a_header_that_codex_refuses(tmp_path: Path) -> None:
     data = numbered(said("1", "a1")) + json.dumps(said("2")[0]).encode() + b"\n"
     assert "cannot be resumed" in findings(written(tmp_path, data))["no-ordinal"]
-    path = written(tmp_path, rollout(said("1", "a1"), originator=""))
+    path = written(tmp_path, rollout(said("1", "a1"), originator=None))
     assert findings(path)["refused-header"] == "the header lacks originator"
+
+
+def test_doctor_accepts_a_converted_session_whose_folder_is_unknown(tmp_path: Path) -> None:
+    source = sessiontree.create(cwd="/src", in_memory=True)
+    source.append("user", "hello")
+    path = written(tmp_path, b"".join(sessiontree.convert(source, "codex", cwd="").lines))
+    assert sessiontree.open(path).cwd == ""
+    assert findings(path) == {}
 
 
 def test_a_repair_writes_a_new_thread_and_leaves_the_file_unchanged(tmp_path: Path) -> None:
