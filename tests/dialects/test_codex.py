@@ -134,6 +134,15 @@ def test_calls_without_an_output_get_one_and_outputs_without_a_call_are_left_out
     assert "orphan-tool-result" in {finding.rule.id for finding in examine(session)}
 
 
+def test_a_call_and_its_output_belong_together_if_their_id_has_a_space(tmp_path: Path) -> None:
+    call = {"type": "function_call", "name": "f", "arguments": "{}", "call_id": "call 1"}
+    output = {"type": "function_call_output", "call_id": "call 1", "output": "done"}
+    lines = [*said("1"), line("response_item", call), line("response_item", output), *said("2")]
+    session = sessiontree.open(written(tmp_path, rollout(lines)))
+    assert outline(session)[1:3] == [("assistant", "call", "call 1", "f", {}), ("tool", "result", "call 1", "done")]
+    assert len(outline(session)) == 4
+
+
 def test_the_clients_preamble_is_neither_sent_nor_a_prompt(tmp_path: Path) -> None:
     context = line("response_item", item("user", "<environment_context>\n<cwd>/x</cwd>"))
     lines = [line("response_item", item("developer", "<permissions instructions>")), context, *said("1", "a1")]
