@@ -23,6 +23,7 @@ from sessiontree.dialects.contract import ReadOptions
 from sessiontree.dialects.neovate.client import NeovateClient
 from sessiontree.providers import render
 from sessiontree.session.reader import Reader
+from tests import builders
 from tests.builders import THOROUGH, json_line, opened
 from tests.conversion.conversations import assistant, call, everything, result, text
 
@@ -484,3 +485,18 @@ def test_answers_that_a_compaction_of_codex_kept_are_sent(target: str, summary: 
     kept = ["One.", "call_1", "call_1: [{'type': 'text', 'text': 'the file'}]", "Second.", "Two."]
     assert texts(source)[-5:] == kept
     assert texts(converted(source, target, "active")[0])[-5:] == kept
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_lines_with_one_id_in_a_cycle_do_not_get_into_the_context(target: str) -> None:
+    lines = [
+        builders.header(),
+        builders.message_line("m0", "m0", "the first"),
+        builders.message_line("m0", "m0", "the second"),
+        builders.message_line("m0", "m0", "the third"),
+        builders.message_line("m1", "m0", "and then?"),
+    ]
+    session = opened(b"".join(lines), "pi")
+    there, _ = converted(session, target)
+    assert texts(session) == ["the third", "and then?"]
+    assert texts(there) == ["the third", "and then?"]

@@ -227,7 +227,9 @@ class _Conversion:
         self._meta = meta
         self._tools = ToolMapper(session.dialect.name, target.name)
         self._encoder: Encoder = target.encoder(meta)
-        self._risks = ContextRisks(session.dialect, target, session.journal.types)
+        tree = session.journal.tree
+        repeats_ids = len(tree.node_of) < len(tree.ids)
+        self._risks = ContextRisks(session.dialect, target, session.journal.types, repeats_ids=repeats_ids)
         self._worded: dict[str, CanonicalEntry] = {}
         """The entries so far that each client introduces in its own words, by the ids of their lines."""
         self._report = report

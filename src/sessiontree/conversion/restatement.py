@@ -72,15 +72,16 @@ IsInserted: TypeAlias = Callable[[str, str], bool]
 class ContextRisks:
     """Watches the entries of a conversion, parents first, for those that some clients send differently.
 
-    `types` are the types of all lines of the source.
+    `types` are the types of all lines of the source. `repeats_ids`: several of its lines have the same id.
     """
 
-    def __init__(self, source: Dialect, target: Dialect, types: Collection[str]) -> None:
+    def __init__(self, source: Dialect, target: Dialect, types: Collection[str], *, repeats_ids: bool = False) -> None:
         # Only where each entry is a line, a compaction has exactly the canonical meaning: a summary, and the entries
         # from a certain one on.
         self._is_canonical = source.traits.one_line_per_entry
-        self._is_everywhere = not self._is_canonical and "compaction" in types
-        """Whether the contexts of all branches may differ: an edit, for example, can be on another branch."""
+        self._is_everywhere = repeats_ids or (not self._is_canonical and "compaction" in types)
+        """Whether the contexts of all branches may differ: an edit, for example, can be on another branch, and the
+        parent of an entry is ambiguous if two lines have its id."""
         self._custom_types = source.client.sent_custom_types
         self._closing_kinds = CONTEXT_TYPES - target.client.kinds_before_results
         """Entries after which the results of earlier calls may be sent differently."""
