@@ -136,6 +136,23 @@ def test_claude_code_finds_no_results_of_another_branch_for_a_call_at_the_end_of
     assert texts(there)[-1] == "And now?"
 
 
+def test_claude_code_finds_no_restated_results_for_a_call_on_another_branch() -> None:
+    lines = [
+        builders.header(),
+        builders.entry("message", "call", message=assistant(call("call_1", "read", {"path": "a"}))),
+        builders.entry("label", "label", "call", targetId="call", label="here"),
+        builders.entry("message", "result", "label", message=result("call_1", "read", "the file")),
+        builders.entry("branch_summary", "left", "label", fromId="end", summary="Reading did not help."),
+        builders.entry("ttsr_injection", "end", "result", injectedRules=["brief"]),
+    ]
+    session = opened(b"".join(lines), "native")
+    assert "the file" not in " ".join(texts(session, "left"))
+    there, _ = converted(session, "claude")
+    newest = [words for id in there.leaves() if "did not help" in (words := " ".join(texts(there, id)))][-1]
+    assert "the file" not in newest
+    assert "the file" in texts(there)[-1]
+
+
 def claude_line(kind: str, id: str, parent: str | None, **fields: Any) -> bytes:
     time = f"2026-02-16T10:00:{int(id[1:]):02}.000Z"
     return json_line({"parentUuid": parent, "type": kind, "uuid": id, "timestamp": time, **fields})

@@ -35,7 +35,7 @@ from sessiontree.conversion.walk import end_of_history, is_of_conversation, iter
 from sessiontree.core.context import Context
 from sessiontree.core.entries import CONTEXT_TYPES, Config, ForkOrigin
 from sessiontree.core.ids import new_session_id, timestamp
-from sessiontree.core.messages import BLOCK_TYPES, Message
+from sessiontree.core.messages import BLOCK_TYPES, Message, ToolResult
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, Encoder, LossNote, NoteKind, SessionMeta
 from sessiontree.dialects.contract import Dialect
 from sessiontree.dialects.passthrough import REPORT
@@ -189,6 +189,10 @@ def _own_config(session: Reader) -> Config | None:
     return None if config == Config() else config
 
 
+def _has_results(branch: _UnlikeBranch) -> bool:
+    return any(isinstance(message, ToolResult) for message in branch.context.messages)
+
+
 def _without_approvals(entry: CanonicalEntry) -> CanonicalEntry:
     """A change of settings without its approvals; any other entry unchanged."""
     config = entry.fields.get("config") if entry.kind == "config" else None
@@ -249,13 +253,16 @@ class _Conversion:
         self._entry_ids: dict[str, str] = {}
         """Id of a line of the source -> id of the canonical entry it became a part of."""
 
-    def iter_lines(self, leaf: str | None, *, all_branches: bool, restates: bool = True) -> Iterator[bytes]:
+    def iter_lines(
+        self, leaf: str | None, *, all_branches: bool, unlike: Sequence[_UnlikeBranch] | None = None
+    ) -> Iterator[bytes]:
+        """Iterate over the lines of the copy. `unlike` are the branches to restate; None to find out."""
         yield from _with_lf(self._encoder.prologue())
-        can_replace = restates and self._target.traits.is_linear and not self._target.client.encodes_resets
-        unlike = self._find_unlike_branch(leaf) if can_replace else None
-        if unlike is not None:
+        can_replace = unlike is None and self._target.traits.is_linear and not self._target.client.encodes_resets
+        replaced = self._find_unlike_branch(leaf) if can_replace else None
+        if replaced is not None:
             self._report.note(REPLACED_NOTE)
-            yield from self._iter_replaced(leaf, unlike)
+            yield from self._iter_replaced(leaf, replaced)
             return
         entries = iter_entries(self._session, leaf, all_branches=all_branches, on_restated=self._watch_restated)
         for entry, parent in entries:
@@ -264,16 +271,18 @@ class _Conversion:
             yield from _with_lf(self._encode(entry, self._new_id(parent)))
         current = self._current(leaf)
         ends = self._session.leaves() if all_branches else ()
-        if restates and (self._risks.found or self._unsent.are_mixed or any(map(self._risks.is_risky, ends))):
-            for unlike in self._find_unlike(leaf, all_branches=all_branches):
-                last = unlike.end
-                # In a format without branches, no other branch has a result for a call.
-                renames_calls = not self._target.traits.is_linear
-                for entry in self._restate(unlike, renames_calls=renames_calls):
-                    encoded = self._encode_mapped(entry, last)
-                    yield from _with_lf(encoded.lines)
-                    last = encoded.id
-                current = last if unlike.is_active else current
+        is_risky = self._risks.found or self._unsent.are_mixed or any(map(self._risks.is_risky, ends))
+        if unlike is None and is_risky:
+            unlike = self._find_unlike(leaf, all_branches=all_branches)
+        for branch in unlike or ():
+            last = branch.end
+            # In a format without branches, no other branch has a result for a call.
+            renames_calls = not self._target.traits.is_linear
+            for entry in self._restate(branch, renames_calls=renames_calls):
+                encoded = self._encode_mapped(entry, last)
+                yield from _with_lf(encoded.lines)
+                last = encoded.id
+            current = last if branch.is_active else current
         yield from self._iter_end(current)
 
     def _iter_end(self, current: str | None) -> Iterator[bytes]:
@@ -340,18 +349,31 @@ class _Conversion:
 
     def _find_unlike(self, leaf: str | None, *, all_branches: bool) -> list[_UnlikeBranch]:
         """Find the branches whose context the client of the target would send differently, the active one last."""
+        # Without a reset, the messages would have to start a new tree, apart from the conversation.
+        can_restate = self._target.client.encodes_resets
+        unlike: list[_UnlikeBranch] = []
+        while found := self._find_more_unlike(unlike, leaf, all_branches=all_branches):
+            unlike = sorted([*unlike, *found], key=lambda branch: branch.is_active)
+            # A restated result may be sent for a call with the same id, and no result, on any other branch.
+            if not (all_branches and can_restate and any(map(_has_results, found))):
+                break
+            self._risks.watch_restated()
+        for _ in unlike:
+            self._report.note(RESTATED_NOTE if can_restate else UNLIKE_NOTE)
+        return unlike if can_restate else []
+
+    def _find_more_unlike(
+        self, known: Sequence[_UnlikeBranch], leaf: str | None, *, all_branches: bool
+    ) -> list[_UnlikeBranch]:
         with TemporaryDirectory() as folder:
             path = os.path.join(folder, "copy.jsonl")
             trial = _Conversion(self._session, self._target, self._meta, Report("", ""), self._edits, self._unsent)
             with open_file(path, "wb") as file:
-                file.writelines(trial.iter_lines(leaf, all_branches=all_branches, restates=False))
+                file.writelines(trial.iter_lines(leaf, all_branches=all_branches, unlike=known))
             with open_store(FileStore(path), dialect=self._target.name) as copy:
-                unlike = self._compare(copy, leaf, all_branches=all_branches)
-        # Without a reset, the messages would have to start a new tree, apart from the conversation.
-        can_restate = self._target.client.encodes_resets
-        for _ in unlike:
-            self._report.note(RESTATED_NOTE if can_restate else UNLIKE_NOTE)
-        return unlike if can_restate else []
+                found = self._compare(copy, leaf, all_branches=all_branches)
+        ends = {(branch.end, branch.is_active) for branch in known}
+        return [branch for branch in found if (branch.end, branch.is_active) not in ends]
 
     def _restate(
         self, unlike: _UnlikeBranch, *, renames_calls: bool, with_usage: bool = False
@@ -372,7 +394,7 @@ class _Conversion:
             path = os.path.join(folder, "copy.jsonl")
             trial = _Conversion(self._session, self._target, self._meta, Report("", ""), self._edits, self._unsent)
             with open_file(path, "wb") as file:
-                file.writelines(trial.iter_lines(leaf, all_branches=False, restates=False))
+                file.writelines(trial.iter_lines(leaf, all_branches=False, unlike=()))
             # These clients add their own words to a summary, even to a blank one.
             is_blank = any(map(_is_blank_summary, trial._worded.values()))
             if not trial._risks.found and not self._unsent.are_mixed and not is_blank:
