@@ -186,6 +186,21 @@ def test_bookkeeping_of_a_killed_process_no_longer_hides_the_real_branch(tmp_pat
     assert "stale-leaf" not in found(path)
 
 
+@pytest.mark.parametrize("dialect", ["native", "omp", "pi"])
+def test_a_label_after_a_switch_to_another_branch_hides_nothing(tmp_path: Path, dialect: str) -> None:
+    path = written(tmp_path, *CHAIN)
+    copy = tmp_path / "copy.jsonl"
+    copy.write_bytes(b"".join(sessiontree.convert(sessiontree.open(path), dialect).lines))
+    session = sessiontree.open(copy)
+    first, *_, last = session.context().sources
+    session.move(first)
+    session.label(last, "the end")
+    session.rename("two branches")
+    session.close()
+    assert texts(copy) == ["one"]
+    assert found(copy) == {}
+
+
 def test_unmatched_tool_calls_and_results_are_reported(tmp_path: Path) -> None:
     path = written(
         tmp_path,

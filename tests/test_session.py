@@ -17,7 +17,17 @@ import pytest
 import sessiontree
 from sessiontree.agent.tool_calls import pending_calls
 from sessiontree.core.entries import Compaction, MessageEntry, Unknown
-from sessiontree.core.messages import Image, ToolResult, message_text
+from sessiontree.core.messages import (
+    Assistant,
+    BashExecution,
+    Image,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    User,
+    message_text,
+)
 from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.errors import ExistsError, InvalidEntryError, NotFoundError, ReadOnlyError, UsageError
 from sessiontree.session.open import open_reader
@@ -149,6 +159,26 @@ def test_a_result_in_python_needs_the_id_of_its_call(session: sessiontree.Sessio
     with pytest.raises(InvalidEntryError, match="a toolResult needs a `toolCallId`"):
         session.append(ToolResult(content="done"))
     session.append("toolResult", "done", toolCallId="c")
+
+
+def test_messages_and_blocks_are_written_with_every_field_that_other_programs_read(
+    session: sessiontree.Session,
+) -> None:
+    session.append(User(content=(Text(), Image(data="aGk="))))
+    session.append(Assistant(content=(Thinking(), ToolCall(id="c", name="list"))))
+    session.append(ToolResult(tool_call_id="c"))
+    session.append(BashExecution(command="true"))
+    user, answer, result, command = (line["message"] for line in lines(session)[1:])
+    assert user["content"] == [
+        {"type": "text", "text": ""},
+        {"type": "image", "data": "aGk=", "mimeType": "image/png"},
+    ]
+    assert answer["content"] == [
+        {"type": "thinking", "thinking": ""},
+        {"type": "toolCall", "id": "c", "name": "list", "arguments": {}},
+    ]
+    assert (result["toolName"], result["content"], result["isError"]) == ("", [], False)
+    assert (command["output"], command["cancelled"], command["truncated"]) == ("", False, False)
 
 
 def test_lines_of_a_client_are_appended_as_they_are(session: sessiontree.Session) -> None:

@@ -84,6 +84,22 @@ def test_a_secret_file_that_was_deleted_later_is_still_a_secret(place: Workplace
     assert_asked(place, "git show HEAD")
 
 
+def test_a_secret_file_that_is_a_link_is_still_a_secret(place: Workplace) -> None:
+    commit_secret(place.project)
+    first = git(place.project, "rev-parse", "HEAD")
+    (place.project / "notes").write_text(SECRET)
+    for name in ("id_rsa", ".env"):
+        (place.project / name).unlink(missing_ok=True)
+        (place.project / name).symlink_to("notes")
+    git(place.project, "commit", "-q", "-a", "-m", "a link")
+    for command in ("cat .env", f"git show {first}:id_rsa", f"git show {first}", f"git blame {first} id_rsa"):
+        assert_asked(place, command)
+    before = len(place.answers.questions)
+    assert SECRET not in place.call("read", path=".env").text
+    assert SECRET not in place.call("grep", pattern="hunter", path=".env").text
+    assert len(place.answers.questions) == before + 2
+
+
 def test_the_content_of_a_file_by_its_object_id_is_asked_about(place: Workplace) -> None:
     commit_secret(place.project)
     name = git(place.project, "rev-parse", "HEAD:id_rsa")
@@ -210,6 +226,34 @@ def test_the_addresses_of_remotes_are_asked_about(place: Workplace) -> None:
     git(place.project, "remote", "add", "origin", f"https://me:{SECRET}@example.org/x.git")
     assert_asked(place, "cat .git/config")
     assert_asked(place, "grep url .git/config")
+
+
+def test_the_addresses_of_remotes_of_a_submodule_are_asked_about(place: Workplace) -> None:
+    for folder in (".git/modules/inner", ".git/worktrees/x"):
+        (place.project / folder).mkdir(parents=True)
+        (place.project / folder / "config").write_text(f"url = https://me:{SECRET}@example.org/x.git\n")
+        assert_asked(place, f"cat {folder}/config")
+        assert SECRET not in place.call("grep", pattern="url", path=folder).text
+
+
+def test_the_files_of_git_are_asked_about_whatever_their_folder_is_called(place: Workplace) -> None:
+    git(place.project, "remote", "add", "origin", f"https://me:{SECRET}@example.org/x.git")
+    (place.project / ".git").rename(place.project / ".bare")
+    (place.project / ".git").write_text("gitdir: ./.bare\n")
+    assert_asked(place, "cat .bare/config")
+    for name in (".bare/hooks/post-checkout", ".bare/config", ".bare/info/attributes"):
+        before = len(place.answers.questions)
+        assert place.call("write", path=name, content="x").is_error
+        assert len(place.answers.questions) == before + 1, name
+
+
+def test_a_worktree_inside_the_folder_of_git_is_not_asked_about(place: Workplace, tmp_path: Path) -> None:
+    git(place.project, "worktree", "add", "-q", str(place.project / ".git" / "inner"))
+    git(place.project, "config", "core.bare", "true")
+    (place.project / ".git").rename(tmp_path / "bare")
+    workspace = Workspace(tmp_path / "bare")
+    assert not workspace.resolve("inner/a.txt").is_guarded
+    assert workspace.resolve("hooks/post-checkout").is_guarded
 
 
 def test_a_worktree_and_a_submodule_are_not_asked_about(place: Workplace, tmp_path: Path) -> None:

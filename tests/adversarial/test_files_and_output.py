@@ -414,6 +414,39 @@ def test_a_folder_that_cannot_exist_is_reported(tmp_path: Path, cwd: str, words:
     assert "Traceback" not in done.stderr
 
 
+def session_of_pi(path: str, cwd: str = "/p") -> None:
+    common = {"timestamp": "2026-01-01T00:00:00.000Z"}
+    answer = {"role": "assistant", "content": [{"type": "text", "text": "yes"}], "usage": {"input": 1, "output": 1}}
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    lines(
+        path,
+        {"type": "session", "version": 3, "id": "11111111-1111-4111-8111-111111111111", "cwd": cwd, **common},
+        {"type": "message", "id": "a", "parentId": None, "message": {"role": "user", "content": "hello"}, **common},
+        {"type": "message", "id": "b", "parentId": "a", "message": answer, **common},
+    )
+
+
+@pytest.mark.parametrize("name", [b"--p--/\xff\xfe.jsonl", b"--\xff--/s.jsonl"])
+def test_a_file_name_that_is_not_utf_8_hides_no_session(tmp_path: Path, name: bytes) -> None:
+    home = tmp_path / "home"
+    session_of_pi(os.path.join(tmp_path, ".pi/agent/sessions", os.fsdecode(name)))
+    session_in(tmp_path)
+    for _ in range(2):
+        found = json.loads(sessiontree_command("search", "hello", "--json", home=home).stdout)
+        assert (found["total"], found["complete"]) == (2, True)
+        done = sessiontree_command("history", home=home)
+        assert done.returncode == 0, done.stderr
+        assert "hello" in done.stdout
+
+
+@pytest.mark.parametrize("cwd", ["/a\0b", "/a\ud800b"])
+def test_statistics_include_a_session_in_a_folder_that_cannot_exist(tmp_path: Path, cwd: str) -> None:
+    session_of_pi(str(tmp_path / ".pi/agent/sessions/--p--/s.jsonl"), cwd)
+    done = sessiontree_command("stats", "--all", "--by", "project", home=tmp_path / "home")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].endswith(" 1"), "one session in total"
+
+
 @pytest.mark.parametrize("cwd", ["/a\0b", "/a\ud800b"])
 def test_a_session_of_pi_in_a_folder_that_cannot_exist_is_not_resumed(tmp_path: Path, cwd: str) -> None:
     header = {"type": "session", "version": 3, "id": "s1", "timestamp": "2026-01-01T00:00:00.000Z", "cwd": cwd}

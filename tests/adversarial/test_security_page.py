@@ -15,6 +15,7 @@ FOLDERS = (
     FOLDER.parent / "web",
     FOLDER.parent / "postgres",
     FOLDER.parent / "search",
+    FOLDER.parent / "tui",
     ROOT / "acceptance" / "browser",
 )
 

@@ -158,6 +158,18 @@ def test_a_converted_session_has_no_approvals(tmp_path: Path) -> None:
         assert b'"bash"' not in text, dialect
 
 
+def test_approvals_above_a_message_are_not_converted(tmp_path: Path) -> None:
+    _, location = received(tmp_path)
+    config = json.loads(Path(location).read_text().splitlines()[-1])
+    message = {"type": "message", "message": {"role": "user", "content": "more"}, "timestamp": config["timestamp"]}
+    with open(location, "a") as file:
+        file.write(json.dumps({**message, "id": "more", "parentId": config["id"]}) + "\n")
+    for dialect in ("native", "pi", "claude", "neovate", "codex"):
+        text = b"".join(convert(sessiontree.open(location), dialect).lines)
+        assert b"yolo" not in text, dialect
+        assert b'"bash"' not in text, dialect
+
+
 def test_an_exploration_does_not_use_the_model_of_the_file(tmp_path: Path) -> None:
     from sessiontree.app.exploration import default_model
 

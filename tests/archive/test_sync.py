@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from sessiontree.archive.prune_branch import plan_prune, prune
 from sessiontree.archive.restore import restore
 from sessiontree.archive.sync import FolderSync, SyncResult
 from sessiontree.errors import UsageError
+from sessiontree.testing.faults import FailingOsCalls
 from tests.archive.conftest import Command
 from tests.archive.machine import (
     claude_message,
@@ -248,3 +250,11 @@ def test_the_commands_report_what_they_did(tmp_path: Path, command: Command) -> 
     assert "merged" in ran.out
     assert "two branches" in ran.out
     assert ran.code == 0
+
+
+def test_a_full_disk_is_the_reason_for_each_file(tmp_path: Path) -> None:
+    write_native(tmp_path)
+    full = FailingOsCalls()
+    full.fail_always("write", errno.ENOSPC)
+    results = synced(home_of(tmp_path, full), tmp_path / "backup", both_ways=False)
+    assert [(result.what, result.why) for result in results] == [("failed", os.strerror(errno.ENOSPC))]

@@ -23,6 +23,7 @@ from sessiontree.dialects.contract import ReadOptions
 from sessiontree.dialects.neovate.client import NeovateClient
 from sessiontree.providers import render
 from sessiontree.session.reader import Reader
+from tests import builders
 from tests.builders import THOROUGH, json_line, opened
 from tests.conversion.conversations import assistant, call, everything, result, text
 
@@ -133,6 +134,23 @@ def test_claude_code_finds_no_results_of_another_branch_for_a_call_at_the_end_of
     without = [" ".join(words) for id in there.leaves() if "And now?" not in (words := texts(there, id))]
     assert [words for words in without if "Reading." in words and "the file" not in words]
     assert texts(there)[-1] == "And now?"
+
+
+def test_claude_code_finds_no_restated_results_for_a_call_on_another_branch() -> None:
+    lines = [
+        builders.header(),
+        builders.entry("message", "call", message=assistant(call("call_1", "read", {"path": "a"}))),
+        builders.entry("label", "label", "call", targetId="call", label="here"),
+        builders.entry("message", "result", "label", message=result("call_1", "read", "the file")),
+        builders.entry("branch_summary", "left", "label", fromId="end", summary="Reading did not help."),
+        builders.entry("ttsr_injection", "end", "result", injectedRules=["brief"]),
+    ]
+    session = opened(b"".join(lines), "native")
+    assert "the file" not in " ".join(texts(session, "left"))
+    there, _ = converted(session, "claude")
+    newest = [words for id in there.leaves() if "did not help" in (words := " ".join(texts(there, id)))][-1]
+    assert "the file" not in newest
+    assert "the file" in texts(there)[-1]
 
 
 def claude_line(kind: str, id: str, parent: str | None, **fields: Any) -> bytes:
@@ -484,3 +502,18 @@ def test_answers_that_a_compaction_of_codex_kept_are_sent(target: str, summary: 
     kept = ["One.", "call_1", "call_1: [{'type': 'text', 'text': 'the file'}]", "Second.", "Two."]
     assert texts(source)[-5:] == kept
     assert texts(converted(source, target, "active")[0])[-5:] == kept
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_lines_with_one_id_in_a_cycle_do_not_get_into_the_context(target: str) -> None:
+    lines = [
+        builders.header(),
+        builders.message_line("m0", "m0", "the first"),
+        builders.message_line("m0", "m0", "the second"),
+        builders.message_line("m0", "m0", "the third"),
+        builders.message_line("m1", "m0", "and then?"),
+    ]
+    session = opened(b"".join(lines), "pi")
+    there, _ = converted(session, target)
+    assert texts(session) == ["the third", "and then?"]
+    assert texts(there) == ["the third", "and then?"]

@@ -134,6 +134,15 @@ def test_calls_without_an_output_get_one_and_outputs_without_a_call_are_left_out
     assert "orphan-tool-result" in {finding.rule.id for finding in examine(session)}
 
 
+def test_a_call_and_its_output_belong_together_if_their_id_has_a_space(tmp_path: Path) -> None:
+    call = {"type": "function_call", "name": "f", "arguments": "{}", "call_id": "call 1"}
+    output = {"type": "function_call_output", "call_id": "call 1", "output": "done"}
+    lines = [*said("1"), line("response_item", call), line("response_item", output), *said("2")]
+    session = sessiontree.open(written(tmp_path, rollout(lines)))
+    assert outline(session)[1:3] == [("assistant", "call", "call 1", "f", {}), ("tool", "result", "call 1", "done")]
+    assert len(outline(session)) == 4
+
+
 def test_the_clients_preamble_is_neither_sent_nor_a_prompt(tmp_path: Path) -> None:
     context = line("response_item", item("user", "<environment_context>\n<cwd>/x</cwd>"))
     lines = [line("response_item", item("developer", "<permissions instructions>")), context, *said("1", "a1")]
@@ -264,8 +273,16 @@ def test_doctor_names_duplicate_and_missing_ordinals_and_their_effect(tmp_path: 
 def test_doctor_names_a_last_line_without_an_ordinal_and_a_header_that_codex_refuses(tmp_path: Path) -> None:
     data = numbered(said("1", "a1")) + json.dumps(said("2")[0]).encode() + b"\n"
     assert "cannot be resumed" in findings(written(tmp_path, data))["no-ordinal"]
-    path = written(tmp_path, rollout(said("1", "a1"), originator=""))
+    path = written(tmp_path, rollout(said("1", "a1"), originator=None))
     assert findings(path)["refused-header"] == "the header lacks originator"
+
+
+def test_doctor_accepts_a_converted_session_whose_folder_is_unknown(tmp_path: Path) -> None:
+    source = sessiontree.create(cwd="/src", in_memory=True)
+    source.append("user", "hello")
+    path = written(tmp_path, b"".join(sessiontree.convert(source, "codex", cwd="").lines))
+    assert sessiontree.open(path).cwd == ""
+    assert findings(path) == {}
 
 
 def test_a_repair_writes_a_new_thread_and_leaves_the_file_unchanged(tmp_path: Path) -> None:

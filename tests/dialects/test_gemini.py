@@ -31,6 +31,8 @@ META = {
     "startTime": "2026-01-01T00:00:00.000Z",
 }
 
+UUIDS = ("22222222-2222-4222-8222-222222222222", "33333333-3333-4333-8333-333333333333")
+
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -241,6 +243,22 @@ def test_separators_at_which_gemini_cli_would_end_a_line_are_escaped(tmp_path: P
     data = Path(made.location).read_text("utf-8")
     assert not {"\u2028", "\u2029"} & set(data)
     assert texts_of(made) == ["one\u2028two\u2029three"]
+
+
+def test_messages_that_have_the_same_id_become_records_of_their_own(tmp_path: Path) -> None:
+    answer = {"role": "assistant", "content": [{"type": "text", "text": "hi"}], "parentUuid": UUIDS[0]}
+    lines = [
+        {"role": "user", "content": "hello", "uuid": UUIDS[0], "parentUuid": None},
+        {"role": "user", "content": "hello", "uuid": UUIDS[0], "parentUuid": None},
+        {**answer, "uuid": UUIDS[1]},
+        {**answer, "uuid": UUIDS[1], "content": [{"type": "text", "text": "hi again"}]},
+    ]
+    path = tmp_path / "0a1b2c3d.jsonl"
+    path.write_text("".join(json.dumps({"type": "message", **line}) + "\n" for line in lines))
+    source = sessiontree.open(path)
+    made = carry_out(source, make_plan(source, Request("gemini", cwd=str(tmp_path))))
+    assert texts_of(made) == ["hello", "hello", "hi", "hi again"]
+    assert texts_of(made) == texts_of(source)
 
 
 def test_a_call_without_a_result_gets_a_response_for_the_api_and_is_read_without_one(tmp_path: Path) -> None:

@@ -13,7 +13,9 @@ import sessiontree
 from sessiontree import Session
 from sessiontree.conversion.convert import convert
 from sessiontree.conversion.verify import first_difference
-from sessiontree.core.messages import Image, ToolResult, User, blocks_of, message_text, tool_calls
+from sessiontree.core.messages import BashExecution, Image, ToolResult, User, blocks_of, message_text, tool_calls
+from sessiontree.dialects.canonical import CanonicalEntry
+from sessiontree.providers import render
 from sessiontree.repair import examine
 from tests.builders import json_line, opened
 from tests.conversion.conversations import assistant, call, result, text
@@ -205,3 +207,22 @@ def test_a_native_file_that_oh_my_pi_rewrote_with_its_title_line_has_no_problems
     assert [message_text(message) for message in rewritten.context().messages] == ["q", "more"]
     copied = opened(b"".join(convert(rewritten, "pi").lines))
     assert first_difference(rewritten, rewritten.leaf, copied, all_branches=True) is None
+
+
+@pytest.mark.parametrize("dialect", [*DIALECTS, "codex", "gemini", "qwen"])
+def test_appended_commands_are_sent_and_come_back_in_a_conversion(dialect: str) -> None:
+    session = sessiontree.create(cwd="/src", in_memory=True)
+    session.append("user", "one")
+    session.append("assistant", "two")
+    session = opened(b"".join(convert(session, dialect).lines), dialect)
+    command = {"role": "bashExecution", "exitCode": 1, "cancelled": False, "truncated": False}
+    session.append({**command, "command": "make", "output": "it broke"})
+    other = {**command, "command": "make clean", "output": "no rule"}
+    session.append_all([CanonicalEntry("message", {"message": other})])
+    found = opened(b"".join(line + b"\n" for line in session.journal.raw_lines()), dialect)
+    sent = str(render(found.context().messages, "anthropic").messages)
+    assert "it broke" in sent
+    assert "no rule" in sent
+    back = opened(b"".join(convert(found, "native").lines)).context().messages
+    commands = [message for message in back if isinstance(message, BashExecution)]
+    assert [(each.command, each.output) for each in commands] == [("make", "it broke"), ("make clean", "no rule")]

@@ -189,6 +189,13 @@ def test_a_time_that_became_a_text_in_an_index_changes_no_answer(place: Place) -
         assert place.answer(command)["prompts"] == expected["prompts"]
 
 
+def test_a_prompt_that_became_bytes_changes_no_answer_while_prompts_are_indexed_again(place: Place) -> None:
+    with contextlib.closing(sqlite3.connect(place.databases["history"], isolation_level=None)) as database:
+        database.execute("UPDATE prompts SET prompt = CAST(prompt AS BLOB) WHERE prompt = 'needle typed here 1'")
+        database.execute("UPDATE notes SET note = 'of an older version' WHERE name = 'words'")
+    check_answers(place, "a prompt of bytes")
+
+
 def damage_pages(place: Place, name: str, chance: random.Random) -> None:
     place.reset()
     path = place.databases[name]

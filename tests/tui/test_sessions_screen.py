@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from sessiontree.app.workbench import Workbench
+from sessiontree.dialects.pi.locations import folder_name
 from sessiontree.library import Library
 from sessiontree.library.threads import ThreadMember
 from sessiontree.tui.dialogs import MenuDialog, PageDialog, PlanDialog
@@ -411,3 +413,31 @@ def test_a_session_of_opencode_is_resumed_in_opencode(
         (summary,) = library.sessions(agent="opencode")
         assert not workbench.is_native(summary)
         assert workbench.resume_command(summary).endswith(f"opencode --session {summary.id}")
+
+
+@pytest.mark.parametrize("cwd", ["/p\0x", "/p\x1b[201~\x03x"])
+def test_a_session_in_an_odd_folder_is_shown_and_its_command_is_copied_without_controls(
+    running: Running, home: Path, cwd: str
+) -> None:
+    path = home / ".pi" / "agent" / "sessions" / ("--p--" if "\0" in cwd else folder_name(cwd)) / "s.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    common = {"id": "11111111-1111-4111-8111-111111111111", "timestamp": "2026-02-16T11:59:00.000Z"}
+    message = {"role": "user", "content": "an odd folder"}
+    rows = [
+        {**common, "type": "session", "version": 3, "cwd": cwd},
+        {**common, "type": "message", "id": "a", "parentId": None, "message": message},
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    async def run() -> None:
+        async with running(everywhere=True) as pilot:
+            await pilot.press(*"odd folder")
+            await settle(pilot)
+            assert titles(pilot) == ["an odd folder"]
+            await pilot.press("ctrl+y")
+            assert pilot.app.clipboard.isprintable()
+            assert pilot.app.clipboard.startswith(("sessiontree resume 11111111", "cd '/p"))
+            await pilot.press("enter")
+            await settle(pilot)
+
+    asyncio.run(run())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from pathlib import Path
 
@@ -312,3 +313,17 @@ def test_the_list_is_shown_if_tags_cannot_be_read(known: Site, session: Session,
     Path(library.home, "marks.json").write_text("{bad")
     until(lambda: "tags are not shown" in known.get("/rows").text)
     assert "Two ways" in known.get("/rows").text
+
+
+def test_a_session_in_a_folder_that_cannot_exist_is_shown(known: Site, home: Path, library: Library) -> None:
+    path = home / ".pi" / "agent" / "sessions" / "--odd--" / "s.jsonl"
+    path.parent.mkdir(parents=True)
+    common = {"timestamp": "2026-02-16T11:59:00.000Z"}
+    header = {"type": "session", "version": 3, "id": "11111111-1111-4111-8111-111111111111", "cwd": "/p\0x"}
+    message = {"role": "user", "content": "an odd folder"}
+    rows = [{**header, **common}, {"type": "message", "id": "a", "parentId": None, "message": message, **common}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    library.refresh()
+    until(lambda: "an odd folder" in known.get("/").text)
+    assert "an odd folder" in known.get(f"/s/{key_of(str(path))}").text
+    assert known.get("/stats").status == 200

@@ -6,21 +6,14 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from sessiontree.core.context import Context
 from sessiontree.core.entries import Entry
-from sessiontree.core.jsonio import JsonObject
+from sessiontree.core.jsonio import JsonObject, native_fields
 from sessiontree.core.messages import Assistant
 from sessiontree.errors import UsageError
 from sessiontree.session.entry_input import ContentInput, EntryInput
 from sessiontree.session.session import Branch, Session
 
-_BLOCKS: dict[str, JsonObject] = {
-    "text": {"text": ""},
-    "thinking": {"thinking": ""},
-    "toolCall": {"id": "", "name": "", "arguments": {}},
-}
 _COUNTS: JsonObject = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 0}
 _COSTS: JsonObject = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0}
 
@@ -78,7 +71,7 @@ def answer_fields(answer: Assistant) -> JsonObject:
 
     An unknown cost is written as 0, because the format cannot express it otherwise.
     """
-    fields: JsonObject = {"role": "assistant", "content": [], **msgspec.to_builtins(answer)}
+    fields = native_fields(answer)
     if not isinstance(fields["content"], str):
         fields["content"] = [_complete_block(block) for block in fields["content"]]
     used: dict[str, Any] = fields.get("usage") or {}
@@ -88,4 +81,4 @@ def answer_fields(answer: Assistant) -> JsonObject:
 
 
 def _complete_block(block: JsonObject) -> JsonObject:
-    return {"type": block["type"], **_BLOCKS.get(block["type"], {}), **block}
+    return {"id": "", "name": "", **block} if block["type"] == "toolCall" else block

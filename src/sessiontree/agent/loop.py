@@ -60,7 +60,7 @@ from sessiontree.agent.workspace import Workspace
 from sessiontree.compaction import Summarizer
 from sessiontree.compaction.token_estimate import Size, measured_tokens, trusted_usage
 from sessiontree.core.entries import Entry
-from sessiontree.core.jsonio import JsonObject
+from sessiontree.core.jsonio import JsonObject, native_fields
 from sessiontree.core.messages import Assistant, Block, Message, text_of, tool_calls
 from sessiontree.errors import CompactionError, ContextOverflowError, ModelError, SessionTreeError, UsageError
 from sessiontree.models import AnswerAccumulator, Model, Request, Stop, ThinkingLevel, with_retries
@@ -603,7 +603,7 @@ def user_message(prompt: Prompt) -> JsonObject:
         return {"role": "user", "content": prompt}
     if isinstance(prompt, Mapping):
         return {"role": "user", **prompt}
-    return {"role": "user", "content": [msgspec.to_builtins(block) for block in prompt]}
+    return {"role": "user", "content": [native_fields(block) for block in prompt]}
 
 
 def is_answered(messages: Sequence[Message]) -> bool:

@@ -14,11 +14,9 @@ import shutil
 from collections.abc import Callable
 from typing import Protocol
 
-import msgspec
-
 from sessiontree.agent.tools.base import ToolOutput
 from sessiontree.archive.allowed_paths import session_folder
-from sessiontree.core.jsonio import JsonObject
+from sessiontree.core.jsonio import JsonObject, native_fields
 from sessiontree.core.messages import Text, ToolCall
 from sessiontree.errors import UsageError
 from sessiontree.session.session import Session
@@ -122,7 +120,7 @@ def remove_spill_of_draft(session: Session) -> None:
 
 def result_message(call: ToolCall, output: ToolOutput) -> JsonObject:
     """A tool result as a message for `append`."""
-    content = [msgspec.to_builtins(block) for block in (Text(output.text), *output.images)]
+    content = [native_fields(block) for block in (Text(output.text), *output.images)]
     message: JsonObject = {
         "role": "toolResult",
         "toolCallId": call.id,

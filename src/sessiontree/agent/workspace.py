@@ -11,6 +11,7 @@ import functools
 import os
 from collections.abc import Sequence
 
+import msgspec
 from msgspec import Struct
 
 from sessiontree.errors import PathError
@@ -35,7 +36,7 @@ class ResolvedPath(Struct, frozen=True):
     is_guarded: bool = False
     """Whether a change could run programs later: git's own files and settings, keys, our home folder."""
     is_secret: bool = False
-    """Whether its name indicates secrets."""
+    """Whether its name, or that of a link to it, indicates secrets."""
 
 
 class Workspace:
@@ -81,7 +82,10 @@ class Workspace:
             os.fsencode(path)
         except (OSError, ValueError) as error:  # ValueError: a character that is not allowed in file names
             raise PathError(f"{text!r} is not a usable path: {error}") from None
-        return self.classify(path)
+        resolved = self.classify(path)
+        # The name of a link counts as well: `.env` may lead to a file of another name.
+        named = os.path.normpath(os.path.join(self.root, expanded))
+        return msgspec.structs.replace(resolved, is_secret=resolved.is_secret or has_secret_name(named))
 
     def classify(self, path: str) -> ResolvedPath:
         """Classify a path whose links are resolved."""
@@ -92,8 +96,21 @@ class Workspace:
             and not any(is_within(path, folder) for folder in self._unguarded)
         )
         is_guarded = is_guarded or (is_inside and any(is_within(path, file) for file in self._git_settings))
+        is_of_git = is_inside and self._is_in_git_folder(path)
+        is_secret = has_secret_name(path) or (is_of_git and os.path.basename(path) == "config")
         is_readable = is_inside or any(is_within(path, folder) for folder in self._readable)
-        return ResolvedPath(path, shown, is_inside, is_readable, is_guarded, has_secret_name(path))
+        return ResolvedPath(path, shown, is_inside, is_readable, is_guarded or is_of_git, is_secret)
+
+    def _is_in_git_folder(self, path: str) -> bool:
+        """Whether a path is in a folder with git's own files that is not called `.git`, such as `.bare`."""
+        folder = path
+        while folder not in self.folders and folder != os.sep:
+            folder = os.path.dirname(folder)
+            if os.path.lexists(os.path.join(folder, ".git")):
+                return False  # a worktree, which may be inside the folder with git's files
+            if all(os.path.exists(os.path.join(folder, name)) for name in ("HEAD", "objects", "refs")):
+                return True
+        return False
 
 
 def is_within(path: str, folder: str) -> bool:

@@ -20,7 +20,7 @@ from sessiontree.core.ids import session_word
 from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.dialects.canonical import SessionMeta
 from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
-from sessiontree.errors import DamagedError
+from sessiontree.errors import DamagedError, UsageError
 from sessiontree.library.library import Library
 from sessiontree.library.roots import dialect_named
 from sessiontree.library.summary import Summary
@@ -147,7 +147,10 @@ class Workbench:
         from sessiontree.conversion.launch import resume_in_place
 
         meta = SessionMeta(summary.id, "", summary.cwd, origin=summary.ref)
-        command = resume_in_place(dialect_named(summary.agent), meta, summary.ref, self.library.environment)
+        try:
+            command = resume_in_place(dialect_named(summary.agent), meta, summary.ref, self.library.environment)
+        except UsageError:  # no folder can have the name of the session's; `resume` reports it
+            command = None
         if command is None or not summary.cwd:
             return f"sessiontree resume {session_word(summary.id, summary.ref)}"
         return f"cd {shlex.quote(summary.cwd)} && {shlex.join(command)}"
@@ -157,7 +160,10 @@ class Workbench:
         from sessiontree.conversion.install import find_destination
 
         meta = SessionMeta(summary.id, "", summary.cwd, origin=summary.ref)
-        command = find_destination(dialect_named(summary.agent), meta, self.library.environment).resume
+        try:
+            command = find_destination(dialect_named(summary.agent), meta, self.library.environment).resume
+        except UsageError:  # as above
+            return None
         is_missing = bool(command) and shutil.which(command[0]) is None
         return command[0] if is_missing else None
 
@@ -183,7 +189,6 @@ class Workbench:
     def plan(self, name: str, session: Summary | Session, /, **arguments: Any) -> ActionPlan[Any]:
         """Plan an action of the table `ACTIONS`."""
         from sessiontree.app.actions.table import ACTIONS, Subject
-        from sessiontree.errors import UsageError
 
         opened = session if isinstance(session, Session) else self.open_session(session)
         action, subject = ACTIONS[name], Subject(opened, self.home, self.settings)

@@ -184,7 +184,9 @@ class FolderSync:
 
 def _reason(error: SessionTreeError | OSError) -> str:
     """The message of an error. That of Python for an `OSError` begins with its number."""
-    return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.strerror else str(error)
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
 
 
 def _report(path: str, result: MergeResult) -> Iterator[SyncResult]:

@@ -26,6 +26,7 @@ from sessiontree.compaction.touched_files import FileLists, files_in
 from sessiontree.core.context import current_system
 from sessiontree.core.entries import BranchSummary, Entry, MessageEntry
 from sessiontree.core.ids import now_ms
+from sessiontree.core.jsonio import native_fields
 from sessiontree.core.messages import CompactionSummary, Message, System
 from sessiontree.errors import CompactionError, ReadOnlyError
 from sessiontree.session.session import Branch, Session
@@ -344,7 +345,7 @@ def _fields(
     fields["fromHook"] = supplied is not None
     if plan.system is not None and session.dialect.traits.one_line_per_entry:
         system = msgspec.structs.replace(plan.system, timestamp=now_ms())
-        fields["systemMessage"] = msgspec.to_builtins(system)
+        fields["systemMessage"] = native_fields(system)
     return fields
 
 

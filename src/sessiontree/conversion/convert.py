@@ -35,7 +35,7 @@ from sessiontree.conversion.walk import end_of_history, is_of_conversation, iter
 from sessiontree.core.context import Context
 from sessiontree.core.entries import CONTEXT_TYPES, Config, ForkOrigin
 from sessiontree.core.ids import new_session_id, timestamp
-from sessiontree.core.messages import BLOCK_TYPES, Message
+from sessiontree.core.messages import BLOCK_TYPES, Message, ToolResult
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, Encoder, LossNote, NoteKind, SessionMeta
 from sessiontree.dialects.contract import Dialect
 from sessiontree.dialects.passthrough import REPORT
@@ -122,6 +122,10 @@ class Report:
         }
 
 
+_APPROVALS = frozenset({"approvalMode", "approvalTools"})
+"""Of the settings in a `config` entry."""
+
+
 class Converted:
     """A session in another dialect. `lines` can be iterated once; the report is complete after that."""
 
@@ -185,6 +189,19 @@ def _own_config(session: Reader) -> Config | None:
     return None if config == Config() else config
 
 
+def _has_results(branch: _UnlikeBranch) -> bool:
+    return any(isinstance(message, ToolResult) for message in branch.context.messages)
+
+
+def _without_approvals(entry: CanonicalEntry) -> CanonicalEntry:
+    """A change of settings without its approvals; any other entry unchanged."""
+    config = entry.fields.get("config") if entry.kind == "config" else None
+    if not isinstance(config, dict) or _APPROVALS.isdisjoint(config):
+        return entry
+    kept = {name: value for name, value in config.items() if name not in _APPROVALS}
+    return msgspec.structs.replace(entry, fields={**entry.fields, "config": kept})
+
+
 class _UnlikeBranch(Struct, frozen=True):
     """A branch whose context the client of the target would send differently."""
 
@@ -214,7 +231,9 @@ class _Conversion:
         self._meta = meta
         self._tools = ToolMapper(session.dialect.name, target.name)
         self._encoder: Encoder = target.encoder(meta)
-        self._risks = ContextRisks(session.dialect, target, session.journal.types)
+        tree = session.journal.tree
+        repeats_ids = len(tree.node_of) < len(tree.ids)
+        self._risks = ContextRisks(session.dialect, target, session.journal.types, repeats_ids=repeats_ids)
         self._worded: dict[str, CanonicalEntry] = {}
         """The entries so far that each client introduces in its own words, by the ids of their lines."""
         self._report = report
@@ -234,13 +253,16 @@ class _Conversion:
         self._entry_ids: dict[str, str] = {}
         """Id of a line of the source -> id of the canonical entry it became a part of."""
 
-    def iter_lines(self, leaf: str | None, *, all_branches: bool, restates: bool = True) -> Iterator[bytes]:
+    def iter_lines(
+        self, leaf: str | None, *, all_branches: bool, unlike: Sequence[_UnlikeBranch] | None = None
+    ) -> Iterator[bytes]:
+        """Iterate over the lines of the copy. `unlike` are the branches to restate; None to find out."""
         yield from _with_lf(self._encoder.prologue())
-        can_replace = restates and self._target.traits.is_linear and not self._target.client.encodes_resets
-        unlike = self._find_unlike_branch(leaf) if can_replace else None
-        if unlike is not None:
+        can_replace = unlike is None and self._target.traits.is_linear and not self._target.client.encodes_resets
+        replaced = self._find_unlike_branch(leaf) if can_replace else None
+        if replaced is not None:
             self._report.note(REPLACED_NOTE)
-            yield from self._iter_replaced(leaf, unlike)
+            yield from self._iter_replaced(leaf, replaced)
             return
         entries = iter_entries(self._session, leaf, all_branches=all_branches, on_restated=self._watch_restated)
         for entry, parent in entries:
@@ -249,16 +271,18 @@ class _Conversion:
             yield from _with_lf(self._encode(entry, self._new_id(parent)))
         current = self._current(leaf)
         ends = self._session.leaves() if all_branches else ()
-        if restates and (self._risks.found or self._unsent.are_mixed or any(map(self._risks.is_risky, ends))):
-            for unlike in self._find_unlike(leaf, all_branches=all_branches):
-                last = unlike.end
-                # In a format without branches, no other branch has a result for a call.
-                renames_calls = not self._target.traits.is_linear
-                for entry in self._restate(unlike, renames_calls=renames_calls):
-                    encoded = self._encode_mapped(entry, last)
-                    yield from _with_lf(encoded.lines)
-                    last = encoded.id
-                current = last if unlike.is_active else current
+        is_risky = self._risks.found or self._unsent.are_mixed or any(map(self._risks.is_risky, ends))
+        if unlike is None and is_risky:
+            unlike = self._find_unlike(leaf, all_branches=all_branches)
+        for branch in unlike or ():
+            last = branch.end
+            # In a format without branches, no other branch has a result for a call.
+            renames_calls = not self._target.traits.is_linear
+            for entry in self._restate(branch, renames_calls=renames_calls):
+                encoded = self._encode_mapped(entry, last)
+                yield from _with_lf(encoded.lines)
+                last = encoded.id
+            current = last if branch.is_active else current
         yield from self._iter_end(current)
 
     def _iter_end(self, current: str | None) -> Iterator[bytes]:
@@ -315,7 +339,7 @@ class _Conversion:
 
     def _encode_mapped(self, entry: CanonicalEntry, parent: str | None) -> Encoded:
         """Encode an entry with the target's tools and roles."""
-        mapped, tool_notes = self._tools.map_entry(entry)
+        mapped, tool_notes = self._tools.map_entry(_without_approvals(entry))
         mapped, role_notes = with_common_role(mapped, self._target)
         encoded = self._encoder.encode(mapped, parent)
         notes = (*tool_notes, *role_notes)
@@ -325,18 +349,31 @@ class _Conversion:
 
     def _find_unlike(self, leaf: str | None, *, all_branches: bool) -> list[_UnlikeBranch]:
         """Find the branches whose context the client of the target would send differently, the active one last."""
+        # Without a reset, the messages would have to start a new tree, apart from the conversation.
+        can_restate = self._target.client.encodes_resets
+        unlike: list[_UnlikeBranch] = []
+        while found := self._find_more_unlike(unlike, leaf, all_branches=all_branches):
+            unlike = sorted([*unlike, *found], key=lambda branch: branch.is_active)
+            # A restated result may be sent for a call with the same id, and no result, on any other branch.
+            if not (all_branches and can_restate and any(map(_has_results, found))):
+                break
+            self._risks.watch_restated()
+        for _ in unlike:
+            self._report.note(RESTATED_NOTE if can_restate else UNLIKE_NOTE)
+        return unlike if can_restate else []
+
+    def _find_more_unlike(
+        self, known: Sequence[_UnlikeBranch], leaf: str | None, *, all_branches: bool
+    ) -> list[_UnlikeBranch]:
         with TemporaryDirectory() as folder:
             path = os.path.join(folder, "copy.jsonl")
             trial = _Conversion(self._session, self._target, self._meta, Report("", ""), self._edits, self._unsent)
             with open_file(path, "wb") as file:
-                file.writelines(trial.iter_lines(leaf, all_branches=all_branches, restates=False))
+                file.writelines(trial.iter_lines(leaf, all_branches=all_branches, unlike=known))
             with open_store(FileStore(path), dialect=self._target.name) as copy:
-                unlike = self._compare(copy, leaf, all_branches=all_branches)
-        # Without a reset, the messages would have to start a new tree, apart from the conversation.
-        can_restate = self._target.client.encodes_resets
-        for _ in unlike:
-            self._report.note(RESTATED_NOTE if can_restate else UNLIKE_NOTE)
-        return unlike if can_restate else []
+                found = self._compare(copy, leaf, all_branches=all_branches)
+        ends = {(branch.end, branch.is_active) for branch in known}
+        return [branch for branch in found if (branch.end, branch.is_active) not in ends]
 
     def _restate(
         self, unlike: _UnlikeBranch, *, renames_calls: bool, with_usage: bool = False
@@ -357,7 +394,7 @@ class _Conversion:
             path = os.path.join(folder, "copy.jsonl")
             trial = _Conversion(self._session, self._target, self._meta, Report("", ""), self._edits, self._unsent)
             with open_file(path, "wb") as file:
-                file.writelines(trial.iter_lines(leaf, all_branches=False, restates=False))
+                file.writelines(trial.iter_lines(leaf, all_branches=False, unlike=()))
             # These clients add their own words to a summary, even to a blank one.
             is_blank = any(map(_is_blank_summary, trial._worded.values()))
             if not trial._risks.found and not self._unsent.are_mixed and not is_blank:

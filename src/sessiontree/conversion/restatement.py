@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from sessiontree.core.context import Context
 from sessiontree.core.entries import CONTEXT_TYPES
+from sessiontree.core.jsonio import native_fields
 from sessiontree.core.messages import (
     Assistant,
     Block,
@@ -31,8 +32,6 @@ from sessiontree.core.messages import (
     CustomText,
     Image,
     Message,
-    OtherBlock,
-    OtherMessage,
     System,
     Text,
     Thinking,
@@ -72,15 +71,16 @@ IsInserted: TypeAlias = Callable[[str, str], bool]
 class ContextRisks:
     """Watches the entries of a conversion, parents first, for those that some clients send differently.
 
-    `types` are the types of all lines of the source.
+    `types` are the types of all lines of the source. `repeats_ids`: several of its lines have the same id.
     """
 
-    def __init__(self, source: Dialect, target: Dialect, types: Collection[str]) -> None:
+    def __init__(self, source: Dialect, target: Dialect, types: Collection[str], *, repeats_ids: bool = False) -> None:
         # Only where each entry is a line, a compaction has exactly the canonical meaning: a summary, and the entries
         # from a certain one on.
         self._is_canonical = source.traits.one_line_per_entry
-        self._is_everywhere = not self._is_canonical and "compaction" in types
-        """Whether the contexts of all branches may differ: an edit, for example, can be on another branch."""
+        self._is_everywhere = repeats_ids or (not self._is_canonical and "compaction" in types)
+        """Whether the contexts of all branches may differ: an edit, for example, can be on another branch, and the
+        parent of an entry is ambiguous if two lines have its id."""
         self._custom_types = source.client.sent_custom_types
         self._closing_kinds = CONTEXT_TYPES - target.client.kinds_before_results
         """Entries after which the results of earlier calls may be sent differently."""
@@ -399,7 +399,7 @@ def _restated_stray(result: ToolResult) -> CanonicalEntry:
     turn = to_turn(result, [])
     sent = turn.answers[0].blocks if isinstance(turn, ResultsTurn) else ()
     blocks = (opening, *(sent or (Text(NO_OUTPUT),)))
-    return _marked("message", {"message": {"role": "user", "content": list(map(_block_fields, blocks))}})
+    return _marked("message", {"message": {"role": "user", "content": list(map(native_fields, blocks))}})
 
 
 def _restated(message: Message) -> CanonicalEntry:
@@ -409,23 +409,10 @@ def _restated(message: Message) -> CanonicalEntry:
         case BranchSummaryText():
             return _marked("branch_summary", {"summary": message.summary, "fromId": message.from_id})
         case CustomText():
-            fields = {"customType": message.custom_type, "content": _content_fields(message.content)}
-            return _marked("custom_message", {**fields, "display": message.display})
-        case OtherMessage():
-            return _marked("message", {"message": message.fields})
+            fields = native_fields(message)
+            return _marked("custom_message", {name: fields[name] for name in ("customType", "content", "display")})
         case _:
-            fields = msgspec.to_builtins(message)
-            if isinstance(message, Assistant | ToolResult | System) or "content" in fields:
-                fields["content"] = _content_fields(getattr(message, "content", ""))
-            return _marked("message", {"message": fields})
-
-
-def _content_fields(content: Content) -> Any:
-    return content if isinstance(content, str) else [_block_fields(block) for block in content]
-
-
-def _block_fields(block: Any) -> Any:
-    return block.fields if isinstance(block, OtherBlock) else msgspec.to_builtins(block)
+            return _marked("message", {"message": native_fields(message)})
 
 
 def _marked(kind: str, fields: dict[str, Any]) -> CanonicalEntry:

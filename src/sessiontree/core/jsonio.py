@@ -102,6 +102,11 @@ def is_utf8(data: bytes) -> bool:
     return True
 
 
+def is_unicode(text: str) -> bool:
+    """Whether a text has no lone surrogates, which databases cannot store."""
+    return replace_surrogates(text) == text
+
+
 def replace_surrogates(text: str) -> str:
     """Replace lone surrogates, which can be neither stored nor printed."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

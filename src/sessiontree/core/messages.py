@@ -14,11 +14,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from operator import eq
-from typing import Any, ClassVar, Literal, TypeAlias, cast, overload
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, cast, overload
 
 import msgspec
 
 from sessiontree.core.jsonio import UNKNOWN_TAG, JsonObject, Value, convert_fields, struct_tag
+
+T = TypeVar("T")
 
 _STEP = 16
 """Number of messages decoded together: neighbors are adjacent in the file."""
@@ -31,24 +33,34 @@ CACHED_BYTES = 16 << 20
 """How much decoded content stays in memory if the whole is larger."""
 
 
+def _written(default: T) -> T:
+    """A field that is written even with its default: other programs read it without checking. The rest is omitted."""
+    found: T = msgspec.field(default_factory=lambda: default)
+    return found
+
+
+def _no_arguments() -> JsonObject:
+    return {}  # `dict` itself as the factory would omit them
+
+
 class Text(Value, frozen=True, tag="text"):
-    text: str = ""
+    text: str = _written("")
     text_signature: str | None = None
 
 
 class Thinking(Value, frozen=True, tag="thinking"):
-    thinking: str = ""
+    thinking: str = _written("")
     thinking_signature: str | None = None
     redacted: bool | None = None
 
 
 class RedactedThinking(Value, frozen=True, tag="redactedThinking"):
-    data: str = ""
+    data: str = _written("")
 
 
 class Image(Value, frozen=True, tag="image"):
-    data: str = ""
-    mime_type: str = "image/png"
+    data: str = _written("")
+    mime_type: str = _written("image/png")
 
 
 class ToolCall(Value, frozen=True, tag="toolCall"):
@@ -59,7 +71,7 @@ class ToolCall(Value, frozen=True, tag="toolCall"):
 
     id: str = ""
     name: str = ""
-    arguments: JsonObject = msgspec.field(default_factory=dict)
+    arguments: JsonObject = msgspec.field(default_factory=_no_arguments)
     thought_signature: str | None = None
 
 
@@ -113,11 +125,11 @@ class MessageBase(Value, frozen=True, tag_field="role"):
 
 
 class User(MessageBase, frozen=True, tag="user"):
-    content: Content = ()
+    content: Content = _written(())
 
 
 class Assistant(MessageBase, frozen=True, tag="assistant"):
-    content: Content = ()
+    content: Content = _written(())
     api: str | None = None
     provider: str | None = None
     model: str | None = None
@@ -131,20 +143,20 @@ class ToolResult(MessageBase, frozen=True, tag="toolResult"):
     required_fields: ClassVar[Mapping[str, str]] = {"toolCallId": "the id of the call that it answers"}
 
     tool_call_id: str = ""
-    tool_name: str = ""
-    content: Content = ()
-    is_error: bool = False
+    tool_name: str = _written("")
+    content: Content = _written(())
+    is_error: bool = _written(False)
     usage: Usage | None = None
 
 
 class BashExecution(MessageBase, frozen=True, tag="bashExecution"):
     """A shell command that the user ran, with its output."""
 
-    command: str = ""
-    output: str = ""
+    command: str = _written("")
+    output: str = _written("")
     exit_code: int | None = None
-    cancelled: bool = False
-    truncated: bool = False
+    cancelled: bool = _written(False)
+    truncated: bool = _written(False)
     full_output_path: str | None = None
     exclude_from_context: bool | None = None
 
@@ -152,15 +164,15 @@ class BashExecution(MessageBase, frozen=True, tag="bashExecution"):
 class CustomText(MessageBase, frozen=True, tag="custom"):
     """A message added by an extension."""
 
-    custom_type: str = ""
-    content: Content = ()
-    display: bool = True
+    custom_type: str = _written("")
+    content: Content = _written(())
+    display: bool = _written(True)
 
 
 class System(MessageBase, frozen=True, tag="system"):
     """The system prompt, or a change to it: sections replaced by name, tools added and removed."""
 
-    content: Content = ""
+    content: Content = _written("")
     sections: dict[str, str | None] | None = None
     tools_added: list[Any] | None = None
     tools_removed: list[Any] | None = None

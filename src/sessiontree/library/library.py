@@ -14,6 +14,7 @@ import msgspec
 
 from sessiontree import paths
 from sessiontree.core.ids import SHORTEST_PREFIX
+from sessiontree.core.jsonio import is_unicode
 from sessiontree.dialects import DEFAULT_DIALECT
 from sessiontree.errors import AmbiguousError, NotFoundError, SessionTreeError, StoreError
 from sessiontree.library.cache import Cache, SplitCache, cache_path
@@ -222,8 +223,8 @@ class Library:
         return tuple(f"{folder}/" for folder in folders if not _is_volatile(folder))
 
     def is_volatile(self, summary: Summary) -> bool:
-        """Whether a session ends with the process, so that nothing about it may be stored in a file."""
-        return not summary.is_file and summary.ref.startswith(self._volatile)
+        """Whether nothing about a session can be stored: it ends with the process, or its path is not valid Unicode."""
+        return not is_unicode(summary.ref) or (not summary.is_file and summary.ref.startswith(self._volatile))
 
     @functools.cached_property
     def _volatile(self) -> tuple[str, ...]:

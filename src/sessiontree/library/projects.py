@@ -79,7 +79,8 @@ class Projects:
         found = self._find_today(folder)
         if found is not None:
             return found
-        return Project(folder, os.path.realpath(folder) if self._reads_folders else folder)
+        is_path = self._reads_folders and "\x00" not in folder
+        return Project(folder, os.path.realpath(folder) if is_path else folder)
 
     def record(self, folders: Iterable[str]) -> None:
         """Record the projects of folders, so that they are known after the folders are gone."""

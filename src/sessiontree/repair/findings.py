@@ -245,7 +245,7 @@ def _bound_findings(journal: Journal, bounds: list[tuple[int, str]]) -> Iterator
 
 
 def stale_leaf(journal: Journal) -> Iterator[Finding]:
-    """Find a last line that is on another branch than the last message."""
+    """Find a last line that is on another branch than the last message, without a move to that branch after it."""
     trailing_types = journal.dialect.client.trailing_types
     if not trailing_types or not len(journal):
         return
@@ -256,6 +256,8 @@ def stale_leaf(journal: Journal) -> Iterator[Finding]:
     newest = next((node for node in messages if not sides.is_outside(node, leaf)), None)
     last = len(journal) - 1
     if newest is None or newest == last or newest in client_path or journal.types[last] not in trailing_types:
+        return
+    if any(node > newest and journal.types[node] == "leaf" for node in client_path):
         return
     hidden = len(set(journal.tree.path(newest)) - set(client_path))
     yield _finding("stale-leaf", [journal.span(last)], f"{_count(hidden, 'entry', 'entries')} hidden")

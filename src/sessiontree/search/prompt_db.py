@@ -161,6 +161,7 @@ def _reindex(database: sqlite3.Connection) -> None:
     """Index all prompts again: in a new file, and after the tokenizer rules have changed."""
     with transaction(database):
         for id, prompt in database.execute("SELECT id, prompt FROM prompts").fetchall():
+            check_values((prompt,), None)
             database.execute("UPDATE prompts SET words = ? WHERE id = ?", (index_words(prompt), id))
         database.execute("INSERT OR REPLACE INTO notes VALUES('words', ?)", (index_words(_PROBE),))
 

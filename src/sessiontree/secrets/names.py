@@ -89,8 +89,10 @@ _FILES = (
 )
 _FOLDERS = frozenset({".ssh", ".gnupg", ".aws", ".azure", ".kube", ".password-store"})
 """Folders in which every file counts as a secret."""
-_SETTINGS = (".git/config", ".docker/config.json")
-"""Files of settings with tokens, such as those in the addresses of remotes."""
+_SETTINGS = (".docker/config.json",)
+"""Files of settings with tokens."""
+_GIT_SETTINGS = ("config", "config.worktree")
+"""Git's settings in a repository, also in those of its submodules: addresses of remotes may contain tokens."""
 _BACKUP = re.compile(r"(?:~|\.(?:bak|backup|old|orig|save|sw[a-p]))+\Z")
 """What editors and people append to the name of a copy."""
 _PUBLIC_FILES = ("*.example", "*.sample", "*.template", "*.dist", "*.pub", "known_hosts")
@@ -121,6 +123,8 @@ def has_secret_name(path: str) -> bool:
     if _is_secret_file(_BACKUP.sub("", name)):
         return True
     if "/".join((*folders[-1:], name)) in _SETTINGS:
+        return True
+    if name in _GIT_SETTINGS and any(folder.endswith(".git") for folder in folders):
         return True
     return not _FOLDERS.isdisjoint(folders) and not _is_like(name, _PUBLIC_FILES)
 

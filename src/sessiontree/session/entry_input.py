@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
-import msgspec
 from msgspec import Struct
 
 from sessiontree.core.entries import ENTRY_TYPES
 from sessiontree.core.ids import now_ms
-from sessiontree.core.jsonio import Value, find_invalid_field, struct_tag
+from sessiontree.core.jsonio import Value, find_invalid_field, native_fields, struct_tag
 from sessiontree.core.messages import MESSAGE_ROLES, Block, Message, Role, ToolCall
 from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
 from sessiontree.errors import InvalidEntryError, UsageError
@@ -61,17 +60,22 @@ def parse_entry_input(
     if type(entry) is dict and not fields and "type" not in entry and (role := entry.get("role")) and type(role) is str:
         # The usual case: a message. It is not modified from here on, so it is not copied.
         _check_message(role, entry)
-        return "message", {"message": entry if "timestamp" in entry else {**entry, "timestamp": now_ms()}}
+        changes: dict[str, Any] = {} if "timestamp" in entry else {"timestamp": now_ms()}
+        if (blocks := entry.get("content")) and (json := _blocks_as_json(blocks)) is not blocks:
+            changes["content"] = json
+        return "message", {"message": {**entry, **changes} if changes else entry}
     if isinstance(entry, str):
-        body = {"role": entry, "content": _builtins(content), **fields}
-    elif isinstance(entry, Struct):
-        body = {**_builtins(entry), **fields}
+        body = {"role": entry, "content": content, **fields}
+    elif isinstance(entry, Value):
+        body = {**native_fields(entry), **fields}
     elif isinstance(entry, Mapping):
         body = {**entry, **fields}
     elif entry is not None:
         raise InvalidEntryError(f"an entry is a mapping, a message or a role, not {type(entry).__name__}")
     else:
         body = dict(fields)
+    if "content" in body:
+        body["content"] = _blocks_as_json(body["content"])
     if "type" in body:
         return _check_entry(body)
     role = body.get("role")
@@ -83,8 +87,15 @@ def parse_entry_input(
     return "message", {"message": body}
 
 
-def _builtins(value: Any) -> Any:
-    return msgspec.to_builtins(value) if isinstance(value, Struct | list | tuple) else value
+def _blocks_as_json(content: Any) -> Any:
+    """Content with blocks as JSON, in a list: encoders look for both. Anything else is unchanged."""
+    if isinstance(content, list) and not any(isinstance(block, Value) for block in content):
+        return content
+    return list(map(_block_as_json, content)) if isinstance(content, list | tuple) else content
+
+
+def _block_as_json(block: Any) -> Any:
+    return native_fields(block) if isinstance(block, Value) else block
 
 
 def _check_message(role: str, message: Mapping[str, Any]) -> None:
@@ -104,7 +115,7 @@ def _check_message_fields(role: str, message: Mapping[str, Any]) -> None:
     content = message.get("content")
     if isinstance(content, list | tuple):
         for block in content:
-            fields = _builtins(block)
+            fields = _block_as_json(block)
             kind = fields.get("type") if isinstance(fields, Mapping) else None
             if kind == _TOOL_CALL:
                 _check_fields(ToolCall, kind, fields)
@@ -120,7 +131,7 @@ def _check_fields(cls: type[Value] | None, kind: str, fields: Mapping[str, Any])
 
 def _are_blocks(content: object) -> bool:
     return isinstance(content, Sequence) and all(
-        isinstance(block, Struct) or (isinstance(block, Mapping) and isinstance(block.get("type"), str))
+        isinstance(block, Value) or (isinstance(block, Mapping) and isinstance(block.get("type"), str))
         for block in content
     )
 

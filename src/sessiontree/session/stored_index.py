@@ -22,7 +22,7 @@ from msgspec import Raw, Struct
 from sessiontree.core.entries import Fragment, Problem
 from sessiontree.core.tree import TreeColumns
 
-_VERSION = 4
+_VERSION = 5
 _CHECKSUM = 4
 
 STORED_SIZE = 4 << 20

@@ -17,7 +17,8 @@ from sessiontree.core.entries import Entry, Header, Problem, parse_entry
 from sessiontree.core.ids import new_entry_id, timestamp
 from sessiontree.core.jsonio import render_json
 from sessiontree.dialects.canonical import CanonicalEntry, Encoder, SessionMeta
-from sessiontree.dialects.contract import Envelope, metadata_id
+from sessiontree.dialects.contract import Dialect, Envelope, metadata_id
+from sessiontree.dialects.roles import with_common_role
 from sessiontree.dialects.side_branches import SideBranches
 from sessiontree.errors import (
     ConflictError,
@@ -414,7 +415,7 @@ class Writer(Reader):
         entry = CanonicalEntry(kind, fields, timestamp=time or timestamp())
 
         def encode(encoder: Encoder) -> EncodedBatch:
-            return _encode_all(encoder, [entry], self._find_parent(parent))
+            return _encode_all(encoder, self.dialect, [entry], self._find_parent(parent))
 
         batch = self._write_encoded(encode, entry.timestamp)
         if self._syncs_after(kind, fields):
@@ -424,7 +425,7 @@ class Writer(Reader):
     def _write_all(self, entries: Sequence[CanonicalEntry], parent: Parent) -> Sequence[str]:
         def encode(encoder: Encoder) -> EncodedBatch:
             start = self._find_parent(parent)
-            batch = _encode_all(encoder, entries, start)
+            batch = _encode_all(encoder, self.dialect, entries, start)
             if batch.ids and self._is_in_side_branch(start):
                 # Messages in a side branch do not change the session's current entry; an explicit move does.
                 move = encoder.encode(CanonicalEntry("leaf", {"targetId": batch.ids[-1]}), batch.ids[-1])
@@ -570,13 +571,16 @@ class Writer(Reader):
                 failed.leaf = failed.ids[-1]
 
 
-def _encode_all(encoder: Encoder, entries: Sequence[CanonicalEntry], parent: str | None) -> EncodedBatch:
-    """Encode entries, each as the child of the one before."""
+def _encode_all(
+    encoder: Encoder, dialect: Dialect, entries: Sequence[CanonicalEntry], parent: str | None
+) -> EncodedBatch:
+    """Encode entries with roles of the dialect, each as the child of the one before."""
     ids: list[str] = []
     lines: list[bytes] = []
     overwrites: list[tuple[int, bytes]] = []
     rewrite: list[bytes] | None = None
     for entry in entries:
+        entry, _ = with_common_role(entry, dialect)
         encoded = encoder.encode(entry, parent)
         parent = encoded.id
         if parent:  # a metadata entry before all others has an empty one

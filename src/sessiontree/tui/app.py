@@ -96,6 +96,12 @@ class SessionTreeApp(App[Request | None]):
         self.is_closing = True
         super().exit(result, return_code, message)
 
+    def copy_to_clipboard(self, text: str) -> None:
+        """Copy a text without control characters: of a session, they could end a paste and start a command."""
+        from sessiontree.export.sanitize import safe  # not needed for the first frame
+
+        super().copy_to_clipboard(safe(text))
+
     def leave(self, request: Request) -> None:
         """Carry a request out: a chat on another screen, anything else in the terminal."""
         if isinstance(request, Chat) and self._start_options is not None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
 from sessiontree.core.context import State
 from sessiontree.core.entries import (
     BranchSummary,
@@ -18,6 +16,7 @@ from sessiontree.core.entries import (
     Problem,
     type_of,
 )
+from sessiontree.core.jsonio import native_fields
 from sessiontree.core.messages import Message, OtherMessage, ToolResult, message_text, text_of, tool_calls
 from sessiontree.session.reader import Reader
 
@@ -41,7 +40,7 @@ def describe_own_message(session: Reader, entry_id: str, message: Message) -> di
         line = session.fields(entry_id)
         own = line.get("message", line if "content" in line else None)  # in Neovate the line is the message
     else:
-        own = msgspec.to_builtins(message)
+        own = native_fields(message)
     if not isinstance(own, dict):
         own = message.fields if isinstance(message, OtherMessage) else {"content": own}
     return {**own, "role": message.role, "text": message_text(message), "toolCalls": _calls(message)}

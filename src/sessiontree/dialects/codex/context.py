@@ -15,7 +15,7 @@ from sessiontree.core.context import Context, ModelRef, Rules, State, build_cont
 from sessiontree.core.entries import MessageEntry
 from sessiontree.core.messages import CACHED_BYTES, LazyMessages, Message, Text, ToolResult, tool_calls
 from sessiontree.dialects.codex.items import ABORTED, string
-from sessiontree.dialects.codex.records import COMPACTION, MESSAGE, ROLLBACK, TURN_CONTEXT
+from sessiontree.dialects.codex.records import COMPACTION, MESSAGE, ROLLBACK, TURN_CONTEXT, call_of_note
 from sessiontree.dialects.codex.rollbacks import (
     Position,
     SentItems,
@@ -68,7 +68,7 @@ def _complete_calls(sent: SentItems, notes: list[Any]) -> tuple[list[Position], 
         if number < 0:
             note = notes[node]
             if note and note[0] == "c":
-                id, _, name = note[1:].partition(" ")
+                id, name = call_of_note(note)
                 names[id] = name
             elif note and note[0] == "o":
                 answered.add(note[1:])
@@ -85,7 +85,7 @@ def _complete_calls(sent: SentItems, notes: list[Any]) -> tuple[list[Position], 
         if note and note[0] == "o" and note[1:] not in names:
             continue
         completed.append((node, number))
-        if number < 0 and note and note[0] == "c" and note[1:].partition(" ")[0] not in answered:
+        if number < 0 and note and note[0] == "c" and call_of_note(note)[0] not in answered:
             completed.append((node, _COMPLETED))
     return completed, names
 
@@ -120,7 +120,7 @@ class _ContextMessages:
             if number >= 0:
                 message = self._replacements[node][number]
             elif number == _COMPLETED:
-                id = self._notes[node][1:].partition(" ")[0]
+                id, _ = call_of_note(self._notes[node])
                 message = ToolResult(tool_call_id=id, content=(Text(ABORTED),), is_error=True)
             else:
                 entry = own[node]

@@ -36,7 +36,7 @@ from sessiontree.dialects.codex.items import (
 )
 from sessiontree.dialects.codex.kept_items import KeptItems
 from sessiontree.dialects.codex.locations import thread_id
-from sessiontree.dialects.codex.records import BOOKKEEPING, RESPONSE_USAGE
+from sessiontree.dialects.codex.records import BOOKKEEPING, RESPONSE_USAGE, call_of_note
 from sessiontree.dialects.codex.rollbacks import find_history, item_notes, last_entry
 from sessiontree.dialects.contract import IndexedLines, position_id
 from sessiontree.dialects.passthrough import PASSTHROUGH, apply_delta, build_passthrough, carried_data
@@ -93,7 +93,7 @@ class CodexEncoder:
         for node in history:
             note = notes[node] or ""
             if note[:1] == "c":
-                id, _, name = note[1:].partition(" ")
+                id, name = call_of_note(note)
                 self._calls[id] = name == "apply_patch"
 
     # The contract

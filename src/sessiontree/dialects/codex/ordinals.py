@@ -12,7 +12,6 @@ from collections.abc import Iterator
 
 from sessiontree.core.jsonio import parse_object
 from sessiontree.dialects.codex.header import header_meta, is_paginated
-from sessiontree.dialects.codex.items import string
 from sessiontree.dialects.codex.records import MESSAGE, META
 from sessiontree.dialects.contract import IndexedLines, LineProblem
 
@@ -27,7 +26,8 @@ def find_problems(lines: IndexedLines) -> list[LineProblem]:
     if not meta:
         return []
     found: list[LineProblem] = []
-    missing = [name for name in _REQUIRED if not string(meta, name)]
+    # An empty one is accepted: a session converted from a client that does not record folders has no `cwd`.
+    missing = [name for name in _REQUIRED if not isinstance(meta.get(name), str)]
     if missing:
         found.append(LineProblem(None, "refused-header", f"the header lacks {' and '.join(missing)}"))
     if meta.get("history_mode") not in _MODES:

@@ -6,7 +6,7 @@ and outputs the id of the call.
     p              a prompt of the user
     i              a text in the user's role that a program inserted
     a              an item of the assistant
-    c<id> <name>   a call
+    c<id> <name>   a call, with NUL instead of the space, which an id may have
     o<id>          the output of a call
 """
 
@@ -69,6 +69,8 @@ _KNOWN_TYPES = frozenset(
         *("inter_agent_communication", "inter_agent_communication_metadata", "security_risk_score", PASSTHROUGH),
     }
 )
+_AFTER_ID = "\0"
+"""Between the id and the name in the note of a call."""
 RESPONSE_USAGE = "response_usage"
 """What a line of ours holds about the response before it."""
 _RESERVED_TYPES = frozenset({MESSAGE, COMPACTION, "leaf", META})
@@ -165,7 +167,7 @@ def _place_of_item(kind: str, role: str, id: str, name: str, content: Any, *, is
             return _ANSWER
         return _place_of_user(content, is_ours) if role == "user" else _PREAMBLE
     if kind in CALL_TYPES:
-        return _Place(MESSAGE, True, f"c{id} {LOCAL_SHELL if kind == 'local_shell_call' else name}")
+        return _Place(MESSAGE, True, f"c{id}{_AFTER_ID}{LOCAL_SHELL if kind == 'local_shell_call' else name}")
     if kind in OUTPUT_TYPES:
         return _Place(MESSAGE, True, f"o{id}")
     return _ANSWER if kind in ANSWER_TYPES else _Place("codex:item")
@@ -260,6 +262,12 @@ def note_of(fields: dict[str, Any]) -> str:
     """The note of a line that was not decoded in a block; empty without one."""
     place = _place(fields)
     return (place.note or "") if place is not None else ""
+
+
+def call_of_note(note: str) -> tuple[str, str]:
+    """The id and the name in the note of a call."""
+    id, _, name = note[1:].partition(_AFTER_ID)
+    return id, name
 
 
 def is_record(fields: dict[str, Any]) -> bool:

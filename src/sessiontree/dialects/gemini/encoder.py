@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sessiontree.dialects.canonical import CanonicalEntry, LossNote, SessionMeta
+from sessiontree.dialects.contract import IndexedLines
 from sessiontree.dialects.gemini.client import ANSWER_TO_SUMMARY
 from sessiontree.dialects.gemini.content import COMMANDS, UNANSWERED
 from sessiontree.dialects.gemini.entries import decode_fields
@@ -34,6 +35,10 @@ def metadata(meta: SessionMeta) -> dict[str, Any]:
 
 class GeminiEncoder(GroupedEncoder):
     client = "Gemini CLI"
+
+    def __init__(self, meta: SessionMeta, lines: IndexedLines | None = None) -> None:
+        super().__init__(meta, lines)
+        self._record_ids = set(self.ids)
 
     def header(self) -> dict[str, Any]:
         return metadata(self.meta)
@@ -64,15 +69,14 @@ class GeminiEncoder(GroupedEncoder):
         return [], Built({**record, "content": [{"text": summary}], "compaction": compaction})
 
     def start_answer(self, entry: CanonicalEntry) -> str:
-        id: str = self._record(entry, "gemini")["id"]
-        return id
+        return self._new_id(entry)
 
     def build_answer(self, answer: Answer) -> Built:
         parts: list[dict[str, Any]] = []
         thoughts: list[dict[str, Any]] = []
         calls: list[dict[str, Any]] = []
         order: list[tuple[int, int]] = []
-        record = {**self._record(answer.entry, "gemini"), "id": answer.id}
+        record = self._record(answer.entry, "gemini", answer.id)
         for at, block in enumerate(answer.blocks):
             kind = block.get("type") if isinstance(block, dict) else None
             if kind == "thinking" and isinstance(block.get("thinking"), str):
@@ -98,10 +102,17 @@ class GeminiEncoder(GroupedEncoder):
         answered = [call["id"] for call in calls if call["id"] in answer.results]
         return Built(record, left_out, calls=answered, order=written)
 
-    def _record(self, entry: CanonicalEntry, kind: str) -> dict[str, Any]:
+    def _record(self, entry: CanonicalEntry, kind: str, id: str = "") -> dict[str, Any]:
+        return {"id": id or self._new_id(entry), "timestamp": entry.timestamp or self.meta.timestamp, "type": kind}
+
+    def _new_id(self, entry: CanonicalEntry) -> str:
+        """The id of a new record, which no other one has: Gemini CLI would replace that one."""
         is_own = is_uuid(entry.id) and self.ids.get(entry.id, entry.id) == entry.id
         id = entry.id if is_own else derived_id(self.meta.id, entry.id or str(len(self.ids)))
-        return {"id": id, "timestamp": entry.timestamp or self.meta.timestamp, "type": kind}
+        while id in self._record_ids:
+            id = derived_id(id, "again")
+        self._record_ids.add(id)
+        return id
 
 
 def _masked(parts: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[LossNote]]:
