@@ -267,6 +267,18 @@ def test_the_pasted_path_of_an_image_becomes_the_image(place: Place) -> None:
     assert [type(block) for block in prompt.content] == [Text, Image]
 
 
+def test_all_of_a_long_command_can_be_read_before_it_is_approved(place: Place) -> None:
+    command = "\n".join([*(f"true {number}" for number in range(90)), "touch last"])
+    model = scripted(place, turn("I run it.", call("bash", command=command)), turn("I did not."))
+    run = place.run("--model", model, typed="go\ns\nn\n/quit\n")
+    first, second = run.out.split("Allow? ")[:2]
+    assert "… 11 more lines" in first
+    assert "touch last" not in first
+    assert second.startswith("[y]es/[a]lways in this session/[s]how all of it/[n]o")
+    assert "touch last" in second
+    assert not (place.project / "last").exists()
+
+
 def test_always_applies_to_the_session_and_is_shown_when_it_is_resumed(place: Place) -> None:
     script = [turn("One.", call("bash", command="touch one")), turn("Two.", call("bash", command="touch two"))]
     first = place.run("--model", scripted(place, *script, turn("Both.")), typed="go\na\n/quit\n")

@@ -51,11 +51,12 @@ class ApprovalPrompts:
     async def _ask(self, question: Question) -> Reply:
         screen = self._screen
         screen.line(cut(f"? {one_line(question.tool)}: {one_line(question.title)}", screen.width), BOLD)
-        show_diff(screen, question.preview)
+        is_cut = show_diff(screen, question.preview)
         screen.lines((f"  ({one_line(reason)})" for reason in question.reasons), DIM)
         always = "/[a]lways in this session" if question.may_always else ""
         while True:
-            answer = (await self._reader.ask(f"Allow? [y]es{always}/[n]o, or n and a reason:")).strip()
+            show = "/[s]how all of it" if is_cut else ""
+            answer = (await self._reader.ask(f"Allow? [y]es{always}{show}/[n]o, or n and a reason:")).strip()
             word, _, rest = answer.partition(" ")
             match word.lower().rstrip(",:"):
                 case "y" | "yes":
@@ -64,17 +65,22 @@ class ApprovalPrompts:
                     return Reply("always")
                 case "n" | "no":
                     return Reply("no", rest.strip())
+                case "s" | "show" if is_cut:
+                    is_cut = show_diff(screen, question.preview, most=None)
                 case _:
                     screen.line("type y, n or n and a reason" + (", or a" if question.may_always else ""))
 
 
-def show_diff(screen: Screen, text: str) -> None:
-    """Print a command or a colored diff, cut if it is long."""
+def show_diff(screen: Screen, text: str, most: int | None = _LONGEST_PREVIEW) -> bool:
+    """Print the first lines of a command or a colored diff. Returns whether there are more."""
     lines = clean(text).rstrip("\n").split("\n")
-    for line in lines[:_LONGEST_PREVIEW]:
+    shown = lines[:most]
+    for line in shown:
         screen.line(f"  {line}", DIFF_STYLES.get(line[:1], ""))
-    if len(lines) > _LONGEST_PREVIEW:
-        screen.line(f"  … {plural(len(lines) - _LONGEST_PREVIEW, 'more line')}", DIM)
+    is_cut = len(shown) < len(lines)
+    if is_cut:
+        screen.line(f"  … {plural(len(lines) - len(shown), 'more line')}", DIM)
+    return is_cut
 
 
 async def choose(screen: Screen, reader: Reader, rows: Sequence[str], question: str, hint: str = "") -> int | None:
