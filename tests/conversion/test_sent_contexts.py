@@ -82,6 +82,21 @@ def test_a_result_after_another_prompt_is_sent_after_its_call_and_stays_where_it
     check_comes_back(source, copy)
 
 
+@pytest.mark.parametrize("role", ["custom", "hookMessage"])
+@pytest.mark.parametrize("target", EVERY_AGENT)
+def test_a_message_of_an_extension_is_sent(target: str, role: str, tmp_path: Path) -> None:
+    note = {"role": role, "customType": "style", "content": "Mind the style.", "display": True}
+    source = session_of(
+        {"role": "user", "content": "Hello"},
+        {"type": "message", "message": note},
+        {"role": "user", "content": "More"},
+        dialect="native",
+    )
+    copy = installed(source, target, tmp_path)
+    assert sent(copy) == ["Hello", "Mind the style.", "More"]
+    check_comes_back(source, copy)
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_result_without_a_call_is_sent_as_a_text(target: str, tmp_path: Path) -> None:
     source = session_of(

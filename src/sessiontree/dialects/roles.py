@@ -15,6 +15,8 @@ from sessiontree.dialects.contract import Dialect
 from sessiontree.dialects.passthrough import carried_data, with_carried_data
 
 _COMMON_ROLES = ("assistant", "toolResult", "user")
+_OF_EXTENSIONS = ("custom", "hookMessage")
+"""Messages of extensions under their present and their former name. Clients also write them as entries of their own."""
 _ORIGINAL = "message-of-role"
 _MAPPED_FIELDS = ("customType", "content", "display")
 
@@ -24,13 +26,13 @@ def with_common_role(entry: CanonicalEntry, target: Dialect) -> tuple[CanonicalE
     message = entry.fields.get("message")
     if not isinstance(message, dict) or message.get("role") in _COMMON_ROLES or target.client.knows_all_roles:
         return entry, []
-    content = content_for_model(message)
+    content = message.get("content", "") if message.get("role") in _OF_EXTENSIONS else content_for_model(message)
     is_unsent = bool(message.get("excludeFromContext"))
     if content is None or (message.get("role") == "bashExecution" and (is_unsent or target.client.records_commands)):
         return entry, []
     role = str(message["role"])
     fields: dict[str, Any] = {name: value for name, value in entry.fields.items() if name != "message"}
-    fields["customType"] = role
+    fields["customType"] = str(message.get("customType") or role)
     kind, notes = "custom", []
     if not is_unsent:
         kind, fields = "custom_message", {**fields, "content": content, "display": True}
