@@ -20,7 +20,7 @@ from sessiontree.session.reader import Reader
 from sessiontree.sources.lines_store import damage_of
 
 _SHOWN_PLACES = 5
-_SHORT, _UUID = 8, 36
+_UUID = 36
 _BLOAT_SHARE = 0.3
 _BLOAT_BYTES = 1_000_000
 _STEP = 256
@@ -146,9 +146,9 @@ def _count(number: int, singular: str, plural: str = "") -> str:
     return f"{number:,} {singular if number == 1 else plural or f'{singular}s'}"
 
 
-def _short(id: str) -> str:
-    """The beginning of a UUID, as `tree` shows it."""
-    return id[:_SHORT] if len(id) == _UUID else id
+def _short(session: Reader, id: str) -> str:
+    """The beginning of a UUID, enough to find the entry; other ids unchanged."""
+    return session.id_prefixes.shortest(id) if len(id) == _UUID else id
 
 
 def _leaf(journal: Journal) -> int | None:
@@ -174,7 +174,7 @@ def _tree_findings(session: Reader) -> Iterator[Finding]:
     candidates: dict[str, str] = {}
     for reparenting in journal.dialect.find_reparentings(journal):
         by_rule.setdefault(reparenting.rule, []).append(journal.span(reparenting.node))
-        node, parent = (_short(journal.tree.ids[number]) for number in (reparenting.node, reparenting.parent))
+        node, parent = (_short(session, journal.tree.ids[number]) for number in (reparenting.node, reparenting.parent))
         candidates.setdefault(reparenting.rule, f"best parent for {node} is {parent}: {reparenting.why}")
     if not by_rule:
         return
