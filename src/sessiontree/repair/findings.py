@@ -257,10 +257,20 @@ def stale_leaf(journal: Journal) -> Iterator[Finding]:
     last = len(journal) - 1
     if newest is None or newest == last or newest in client_path or journal.types[last] not in trailing_types:
         return
-    if any(node > newest and journal.types[node] == "leaf" for node in client_path):
+    if _was_left(journal, newest, client_path):
         return
     hidden = len(set(journal.tree.path(newest)) - set(client_path))
     yield _finding("stale-leaf", [journal.span(last)], f"{_count(hidden, 'entry', 'entries')} hidden")
+
+
+def _was_left(journal: Journal, newest: int, client_path: Sequence[int]) -> bool:
+    """Whether the last switch after the newest message leads to the path: to one of its entries, or before its root."""
+    moves = (node for node in range(len(journal) - 1, newest, -1) if journal.types[node] == "leaf")
+    move = next(moves, None)
+    if move is None:
+        return False
+    target = journal.tree.parent(move)
+    return client_path[0] >= move if target is None else target in client_path
 
 
 def _bloat(journal: Journal) -> Iterator[Finding]:
