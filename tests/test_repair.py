@@ -201,6 +201,40 @@ def test_a_label_after_a_switch_to_another_branch_hides_nothing(tmp_path: Path, 
     assert found(copy) == {}
 
 
+@pytest.mark.parametrize("dialect", ["native", "omp", "pi"])
+@pytest.mark.parametrize("is_reset", [False, True])
+def test_a_setting_and_a_label_after_a_switch_or_a_reset_hide_nothing(
+    tmp_path: Path, dialect: str, is_reset: bool
+) -> None:
+    path = written(tmp_path, *CHAIN)
+    copy = tmp_path / "copy.jsonl"
+    copy.write_bytes(b"".join(sessiontree.convert(sessiontree.open(path), dialect).lines))
+    session = sessiontree.open(copy)
+    first, *_, last = session.context().sources
+    if is_reset:
+        session.reset()
+    else:
+        session.move(first)
+    session.append_entry({"type": "model_change", "provider": "a", "modelId": "m", "model": "a/m"})
+    session.label(last, "the end")
+    session.close()
+    assert texts(copy) == ([] if is_reset else ["one"])
+    assert found(copy) == {}
+
+
+def test_bookkeeping_of_a_killed_process_after_a_switch_back_hides_the_newest_messages(tmp_path: Path) -> None:
+    switches = [
+        f'{{"type":"leaf","id":"l{id}","parentId":"{id}","timestamp":"2026-01-01T00:00:08.000Z","targetId":"{id}"}}'
+        for id in "13"
+    ]
+    marker = (
+        '{"type":"custom","id":"x","parentId":"1","timestamp":"2026-01-01T00:00:09.000Z","customType":"session_exit"}'
+    )
+    path = written(tmp_path, *CHAIN, *switches, marker)
+    assert texts(path) == ["one"]
+    assert "stale-leaf" in found(path)
+
+
 def test_unmatched_tool_calls_and_results_are_reported(tmp_path: Path) -> None:
     path = written(
         tmp_path,

@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 
-from sessiontree.core.ids import SHORTEST_PREFIX, is_session_id, is_session_id_prefix
+from sessiontree.core.ids import IdPrefixes, is_session_id, is_session_id_prefix
 from sessiontree.errors import AmbiguousError, NotFoundError, UsageError
 
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+:")
@@ -174,11 +174,7 @@ def find_by_id(wanted: str, sessions: Iterable[tuple[str, str]], place: str) -> 
 
 def short_id(id: str, known: Iterable[str]) -> str:
     """Shortest unambiguous prefix of a session id among the known ones, at least eight characters."""
-    others = [other for other in known if other != id]
-    length = SHORTEST_PREFIX
-    while length < len(id) and (id[length - 1] == "-" or any(other.startswith(id[:length]) for other in others)):
-        length += 1
-    return id[:length]
+    return IdPrefixes([*known]).shortest(id)
 
 
 def name_of(root: str, id: str, path: str) -> str:

@@ -17,6 +17,7 @@ from sessiontree.conversion.walk import iter_entries
 from sessiontree.core.jsonio import render_json
 from sessiontree.dialects.contract import AS_CLIENT
 from sessiontree.providers import render
+from sessiontree.repair import examine
 from sessiontree.session.open import open_store
 from sessiontree.stores.memory import MemoryStore
 
@@ -198,3 +199,37 @@ def test_entries_after_a_message_that_an_edit_removed_are_kept_at_the_end(tmp_pa
     )
     copy = converted(session, tmp_path, "active")
     assert links(copy, all_branches=False) == links(session, all_branches=False)
+
+
+NOT_CONVERTED = (
+    {"type": "leaf", "id": "2", "parentId": "1", "targetId": "1"},
+    {"type": "custom", "id": "2", "parentId": "1", "customType": "sessiontree.conversion", "data": {}},
+)
+
+
+@pytest.mark.parametrize("target", ["pi", "omp", "native"])
+@pytest.mark.parametrize("first", NOT_CONVERTED, ids=lambda line: line["type"])
+def test_a_compaction_that_keeps_from_an_entry_that_is_not_converted_keeps_from_the_next_one(
+    tmp_path: Path, first: dict[str, Any], target: str
+) -> None:
+    compaction = {"type": "compaction", "id": "5", "parentId": "4", "summary": "S", "tokensBefore": 1}
+    lines = [user("1", None, "one"), first, user("3", "2", "two"), user("4", "3", "three")]
+    source = pi_session(tmp_path / "source.jsonl", [*lines, {**compaction, "firstKeptEntryId": "2"}])
+    copy = carry_out(source, make_plan(source, Request(target, out=str(tmp_path / "copy.jsonl"))))
+    assert copy.context().sources == source.context().sources == ("5", "3", "4")
+    assert copy.fields("5")["firstKeptEntryId"] == "3"
+    assert examine(copy) == []
+
+
+@pytest.mark.parametrize("target", ["pi", "omp", "native"])
+@pytest.mark.parametrize("kept", ["nowhere", "6", ["1"]], ids=str)
+def test_a_compaction_that_keeps_from_an_entry_off_its_path_keeps_nothing_in_a_copy(
+    tmp_path: Path, kept: object, target: str
+) -> None:
+    compaction = {"type": "compaction", "id": "5", "parentId": "1", "summary": "S", "tokensBefore": 1}
+    lines = [user("1", None, "one"), user("6", None, "other"), {**compaction, "firstKeptEntryId": kept}]
+    source = pi_session(tmp_path / "source.jsonl", [*lines, user("7", "5", "two")])
+    plan = make_plan(source, Request(target, branch="all", out=str(tmp_path / "copy.jsonl")))
+    copy = carry_out(source, plan)
+    assert copy.context().sources == source.context().sources == ("5", "7")
+    assert "dangling-bound" not in {finding.rule.id for finding in examine(copy)}

@@ -74,7 +74,7 @@ def _bracketed(row: str) -> list[str]:
 def listed(session: Session, width: int = 120) -> list[str]:
     branches = list_branches(session)
     marks = find_branch_marks(session, branches)
-    return list(draw_branches(branches, ["The last words."] * len(branches), width, 0.0, marks))
+    return list(draw_branches(branches, ["The last words."] * len(branches), width, 0.0, session.id_prefixes, marks))
 
 
 def names(session: Session, width: int = 120) -> dict[str, str]:

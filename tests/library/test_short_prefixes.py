@@ -93,6 +93,29 @@ def test_printed_ids_of_entries_are_enough_to_find_them(home: Path, capsys: pyte
     assert ids[0] in capsys.readouterr().out
 
 
+def test_random_uuids_with_the_same_first_characters_are_shown_with_more_of_them(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from sessiontree.cli import main
+
+    session = sessiontree.create("/p", home=str(home / "st"), appear="now")
+    root, *leaves = (f"4d871814-12{number}4-4abc-8def-000000000001" for number in range(3))
+    session.append_entry({"role": "user", "content": "hi"}, id=root)
+    for leaf in leaves:
+        session.append_entry({"role": "user", "content": leaf}, id=leaf, parent=root)
+    session.append_entry({"role": "user", "content": "more"}, id="5e871814-1234-4abc-8def-000000000001", parent=root)
+    for command, ids in (("tree", [root, *leaves]), ("branches", leaves)):
+        main([command, session.location])
+        shown = capsys.readouterr().out
+        assert all(f"{id[:12]}  " in shown for id in ids)
+        assert "5e871814  " in shown
+        assert all(session.find_entry(id[:12]) == id for id in ids)
+    main(["diff", session.location, *leaves])
+    shown = capsys.readouterr().out
+    assert f"branches diverge after {root[:12]} (" in shown
+    assert all(id[:12] in shown.split() for id in leaves)
+
+
 def test_random_uuids_of_entries_are_shortened() -> None:
     assert short_entry_id("4d871814-1234-4abc-8def-000000000001") == "4d871814"
     assert short_entry_id("msg_01A\x1b[31m") == "msg_01A␛[31m"

@@ -11,6 +11,7 @@ from sessiontree.branches.branch_delta import BranchDelta, find_session_deltas
 from sessiontree.branches.file_conflicts import FileConflict, files_of, find_file_conflicts
 from sessiontree.compaction.token_estimate import context_size
 from sessiontree.compaction.touched_files import FileLists
+from sessiontree.core.ids import IdPrefixes
 from sessiontree.core.messages import Assistant, Message, ToolResult, User, message_text, tool_calls
 from sessiontree.core.usage import UsageTotals, total_usage
 from sessiontree.session.history import history_nodes
@@ -23,6 +24,7 @@ class SideFacts(Struct, frozen=True):
     session: str
     dialect: str
     leaf: str | None
+    id_prefixes: IdPrefixes
     name: str | None
     """Label of its last entry."""
     entries: int
@@ -90,6 +92,7 @@ def _facts(side: BranchDelta) -> SideFacts:
         session=session.id,
         dialect=session.dialect.name,
         leaf=side.leaf,
+        id_prefixes=session.id_prefixes,
         name=session.labels.get(side.leaf),
         entries=len(entries),
         messages=len(messages),

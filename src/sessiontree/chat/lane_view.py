@@ -237,7 +237,7 @@ class LaneDecider:
         summary: SummaryOptions | None = None,
         keep_worktrees: bool = False,
     ) -> None:
-        self._session, self.exploration, self._worktrees = session, exploration, worktrees
+        self.session, self.exploration, self._worktrees = session, exploration, worktrees
         self._summary, self._keep_worktrees = summary, keep_worktrees
 
     async def results(self) -> list[Result]:
@@ -256,7 +256,7 @@ class LaneDecider:
         return await self._decide(decisions.leave)
 
     async def _decide(self, decide: Callable[..., DecisionResult], *lanes: object) -> DecisionResult:
-        arguments = (self._session, self.exploration, *lanes, self._worktrees)
+        arguments = (self.session, self.exploration, *lanes, self._worktrees)
         return await in_background(partial(decide, *arguments, keep_worktrees=self._keep_worktrees))
 
     async def diff(self, wanted: str | int) -> str:
@@ -290,7 +290,7 @@ class LaneChooser:
                 continue
             if result is not None:
                 last = result
-                self._screen.lines(decision_lines(result, self._screen.width), DIM)
+                self._screen.lines(decision_lines(self._decider.session, result, self._screen.width), DIM)
                 if result.verdict != "dropped":
                     return last
 
@@ -319,10 +319,10 @@ def is_undecided(lanes: Sequence[Lane], result: DecisionResult | None) -> bool:
     return (result is None or result.verdict == "dropped") and any(lane.verdict is None for lane in lanes)
 
 
-def decision_lines(result: DecisionResult, width: int) -> Iterable[str]:
+def decision_lines(session: Session, result: DecisionResult, width: int) -> Iterable[str]:
     """The effect of a decision, for the user."""
     lanes = ", ".join(map(str, result.lanes)) or "no lanes"
-    current = "before the first message" if result.leaf is None else short_entry_id(result.leaf)
+    current = "before the first message" if result.leaf is None else short_entry_id(result.leaf, session.id_prefixes)
     yield f"· {result.verdict}: {lanes} · current entry: {current}"
     if result.files:
         yield f"· files changed in the project: {len(result.files)}"

@@ -46,6 +46,6 @@ def run(options: Options) -> None:
         )
         return
     texts = [gist(entry) for entry in session.entries([branch.leaf for branch in branches])]
-    output.print_lines(draw_branches(branches, texts, output.width(), time.time(), marks))
+    output.print_lines(draw_branches(branches, texts, output.width(), time.time(), session.id_prefixes, marks))
     if session.ref.is_file:
         stderr.print_line(draw_writers(writers))

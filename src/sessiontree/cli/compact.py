@@ -81,7 +81,7 @@ def run(options: Options) -> None:
     if options.json:
         output.print_json({"session": session.id, "dialect": session.dialect.name, **compaction_fields(done)})
         return
-    output.print_lines(_render(done))
+    output.print_lines(_render(session, done))
     if options.dry_run:
         stderr.print_line("nothing was written (--dry-run)")
     else:
@@ -106,14 +106,14 @@ def _print_undone(session: Session, undone: Undone, options: Options) -> None:
         stderr.print_line(f"to go back: sessiontree branch {shlex.quote(options.session)} {before}")
 
 
-def _render(done: Compacted) -> Iterator[str]:
+def _render(session: Session, done: Compacted) -> Iterator[str]:
     plan = done.plan
     yield f"{'tokens':<12}{done.tokens_before:,} before, about {done.tokens_after:,} after"
     prefix = f", {len(plan.turn_prefix):,} of a split turn" if plan.turn_prefix else ""
     yield f"{'summarized':<12}{plural(len(plan.summarized), 'message')}{prefix}"
     if plan.kept:
         first = cut(_preview(plan.kept[0]), max(output.width() - 50, 20))
-        first_id = short_entry_id(plan.first_kept or "")
+        first_id = short_entry_id(plan.first_kept or "", session.id_prefixes)
         yield f"{'kept':<12}{plural(len(plan.kept), 'message')}, from {first_id}: {first}"
     else:
         yield f"{'kept':<12}nothing"

@@ -295,7 +295,7 @@ def _print_decision(session: Session, state: ExplorationState, result: DecisionR
         output.print_json({"session": session.id, "run": state.run, **plain(result)})
         return
     output.print_value(result.leaf or "")
-    for line in decision_lines(result, output.width()):
+    for line in decision_lines(session, result, output.width()):
         stderr.print_line(line)
 
 

@@ -58,7 +58,7 @@ def run(options: Options) -> None:
     if options.json:
         output.print_json(facts)
     else:
-        output.print_lines(_lines(facts))
+        output.print_lines(_lines(session, facts))
     if options.dialect is None:
         _update_cache(session)
 
@@ -85,7 +85,7 @@ def _update_cache(session: Session) -> None:
             cache.store_exact(location, size, counts.count(session))
 
 
-def _lines(facts: dict[str, Any]) -> Iterator[str]:
+def _lines(session: Session, facts: dict[str, Any]) -> Iterator[str]:
     usage = facts["usage"]
     messages = plural(facts["messages"], "message")
     origin = facts["forkedFrom"]
@@ -120,7 +120,7 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
         if value:
             yield f"{name:12} {one_line(value)}"
     for leaf, summary in facts["branchSummaries"].items():
-        yield one_line(f"{'summary':12} {short_entry_id(leaf)}: {summary}")
+        yield one_line(f"{'summary':12} {short_entry_id(leaf, session.id_prefixes)}: {summary}")
     problems = facts["problems"]
     for problem in problems[:_SHOWN_PROBLEMS]:
         yield one_line(

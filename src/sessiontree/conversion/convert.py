@@ -31,7 +31,7 @@ from sessiontree.conversion.restatement import (
 )
 from sessiontree.conversion.tool_mapping import ToolMapper, with_original_tools
 from sessiontree.conversion.unsent_turns import UnsentTurns
-from sessiontree.conversion.walk import end_of_history, is_of_conversation, iter_entries
+from sessiontree.conversion.walk import LEAF, end_of_history, is_of_conversation, iter_entries
 from sessiontree.core.context import Context
 from sessiontree.core.entries import CONTEXT_TYPES, Config, ForkOrigin
 from sessiontree.core.ids import new_session_id, timestamp
@@ -52,8 +52,6 @@ BranchChoice = Literal["active", "all"]
 
 _NOTHING: Counter[str] = Counter()  # creating one for each entry takes time
 _ORDER: tuple[NoteKind, ...] = ("dropped", "changed", "mapped", "aside")
-_LEAF = "leaf"
-"""Not converted: the encoder writes the current entry at the end, and earlier moves have no meaning in another file."""
 
 
 class Line(Struct, frozen=True):
@@ -312,7 +310,7 @@ class _Conversion:
     def _encode(self, entry: CanonicalEntry, parent: str | None) -> Sequence[bytes]:
         for alias in entry.aliases:
             self._entry_ids[alias] = entry.id
-        if entry.kind == _LEAF:
+        if entry.kind == LEAF:
             self._track_id(entry, parent)
             return ()
         self._has_title |= entry.kind == "session_info"
@@ -427,7 +425,7 @@ class _Conversion:
             self._has_title |= entry.kind == "session_info"
             self._report.count(entry)
             self._track_id(entry, parent)
-            if entry.kind != _LEAF:
+            if entry.kind != LEAF:
                 lines += self._encoder.encode(hide_replaced(entry), parent).lines
         return lines
 

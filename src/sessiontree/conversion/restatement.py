@@ -131,7 +131,7 @@ class ContextRisks:
             kept = fields.get("firstKeptEntryId")
             # Neovate repeats what is kept on lines after the summary, and a branch may start before the last of them.
             self._is_everywhere |= "preserveData" in fields or (kept is not None and not self._is_canonical)
-            first = self._count if kept is None else self._starts.get(kept, 0)
+            first = self._count if kept is None else self._starts.get(str(kept), 0)
             if not first:
                 risk = self._count
             elif risk < first:

@@ -6,8 +6,9 @@ never cut where the dialect has to decode neighbors together (the shards of a re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 
+import msgspec
 from msgspec import Struct
 
 from sessiontree.conversion.replaced_entries import with_replaced
@@ -18,6 +19,8 @@ from sessiontree.dialects.passthrough import LEFT_OUT, REPORT, is_restated
 from sessiontree.dialects.roles import with_original_role
 from sessiontree.session.reader import Reader
 
+LEAF = "leaf"
+"""Not converted: the encoder writes the current entry at the end, and earlier moves have no meaning in another file."""
 _CONVERSATION = CONTEXT_TYPES | {"context_edit", "reset_boundary"}
 
 
@@ -30,10 +33,12 @@ def iter_entries(
 ) -> Iterator[tuple[CanonicalEntry, str | None]]:
     """Iterate over the canonical entries of the path to a leaf, or of every branch, each with its parent's id.
 
-    Entries that only restate others are left out, and passed to `on_restated`.
+    Entries that only restate others are left out, and passed to `on_restated`. A compaction that keeps from an entry
+    that is not converted keeps from the next one.
     """
     node = end_of_history(session, leaf)
     ids = session.journal.tree.ids
+    omitted: set[str] = set()
     entry_ids: dict[str, str] = {}  # id of a line -> id of the canonical entry it became a part of
     for segment in _all_segments(session, node) if all_branches else _active_segments(session, node):
         parent = None if segment.parent is None else entry_ids.get(ids[segment.parent], ids[segment.parent]) or None
@@ -44,13 +49,35 @@ def iter_entries(
                 if on_restated is not None and not is_report:
                     on_restated(entry)
                 entry_ids.update(dict.fromkeys((entry.id, *entry.aliases), parent or ""))
+                omitted.add(entry.id)
                 continue
+            if entry.kind == LEAF:
+                omitted.add(entry.id)
+            elif entry.kind == "compaction":
+                entry = _with_converted_bound(session, entry, omitted)
             yield entry, parent
             for alias in entry.aliases:
                 entry_ids[alias] = entry.id
             parent = entry.id
         # A result that was recorded between the lines of a response is an entry after the response.
         entry_ids[ids[segment.nodes[-1]]] = parent or ""
+
+
+def _with_converted_bound(session: Reader, entry: CanonicalEntry, omitted: Container[str]) -> CanonicalEntry:
+    """Return a compaction whose first kept entry is converted, if one of the kept entries is."""
+    kept = entry.fields.get("firstKeptEntryId")
+    if not isinstance(kept, str) or kept not in omitted or not session.dialect.traits.one_line_per_entry:
+        return entry
+    tree = session.journal.tree
+    first, node = None, tree.node_of.get(entry.id)
+    node = None if node is None else tree.parent(node)
+    while node is not None and tree.ids[node] != kept:
+        if tree.ids[node] not in omitted:
+            first = tree.ids[node]
+        node = tree.parent(node)
+    if node is None or first is None:
+        return entry
+    return msgspec.structs.replace(entry, fields={**entry.fields, "firstKeptEntryId": first})
 
 
 def is_of_conversation(entry: CanonicalEntry) -> bool:

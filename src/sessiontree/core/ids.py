@@ -6,7 +6,8 @@ import os
 import re
 import threading
 import time
-from collections.abc import Container
+from bisect import bisect_left
+from collections.abc import Collection, Container
 
 SHORTEST_PREFIX = 8
 
@@ -42,6 +43,42 @@ def new_session_id() -> str:
     tail = int.from_bytes(os.urandom(8)) & 0x3FFF_FFFF_FFFF_FFFF
     digits = f"{(ms << 80) | (0x7000 | counter) << 64 | 0x8000_0000_0000_0000 | tail:032x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+class IdPrefixes:
+    """Shortest prefixes that tell the ids of a collection apart. The collection may grow."""
+
+    def __init__(self, ids: Collection[str]) -> None:
+        self.ids = ids
+        self._count = -1
+        self._sorted: list[str] = []
+
+    def shortest(self, id: str) -> str:
+        """The shortest prefix that no other id has, at least eight characters; it does not end with a hyphen."""
+        if len(id) <= SHORTEST_PREFIX:
+            return id
+        if self._count != len(self.ids):
+            self._sorted = sorted(set(self.ids))
+            self._count = len(self.ids)
+        at = bisect_left(self._sorted, id)
+        is_known = self._sorted[at : at + 1] == [id]
+        neighbors = (*self._sorted[max(at - 1, 0) : at], *self._sorted[at + is_known : at + is_known + 1])
+        length = max((_shared(id, other) + 1 for other in neighbors), default=SHORTEST_PREFIX)
+        while id[length - 1 : length] == "-":
+            length += 1
+        return id[:length]
+
+
+def _shared(first: str, other: str) -> int:
+    """Length of the common prefix, at least one less than that of the shortest prefix that is shown."""
+    low, high = SHORTEST_PREFIX - 1, min(len(first), len(other)) + 1
+    while high - low > 1:  # comparing slices is faster than comparing characters
+        middle = (low + high) // 2
+        if first[:middle] == other[:middle]:
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 def is_session_id(text: str) -> bool:

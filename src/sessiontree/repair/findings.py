@@ -20,7 +20,7 @@ from sessiontree.session.reader import Reader
 from sessiontree.sources.lines_store import damage_of
 
 _SHOWN_PLACES = 5
-_SHORT, _UUID = 8, 36
+_UUID = 36
 _BLOAT_SHARE = 0.3
 _BLOAT_BYTES = 1_000_000
 _STEP = 256
@@ -146,9 +146,9 @@ def _count(number: int, singular: str, plural: str = "") -> str:
     return f"{number:,} {singular if number == 1 else plural or f'{singular}s'}"
 
 
-def _short(id: str) -> str:
-    """The beginning of a UUID, as `tree` shows it."""
-    return id[:_SHORT] if len(id) == _UUID else id
+def _short(session: Reader, id: str) -> str:
+    """The beginning of a UUID, enough to find the entry; other ids unchanged."""
+    return session.id_prefixes.shortest(id) if len(id) == _UUID else id
 
 
 def _leaf(journal: Journal) -> int | None:
@@ -174,7 +174,7 @@ def _tree_findings(session: Reader) -> Iterator[Finding]:
     candidates: dict[str, str] = {}
     for reparenting in journal.dialect.find_reparentings(journal):
         by_rule.setdefault(reparenting.rule, []).append(journal.span(reparenting.node))
-        node, parent = (_short(journal.tree.ids[number]) for number in (reparenting.node, reparenting.parent))
+        node, parent = (_short(session, journal.tree.ids[number]) for number in (reparenting.node, reparenting.parent))
         candidates.setdefault(reparenting.rule, f"best parent for {node} is {parent}: {reparenting.why}")
     if not by_rule:
         return
@@ -257,10 +257,20 @@ def stale_leaf(journal: Journal) -> Iterator[Finding]:
     last = len(journal) - 1
     if newest is None or newest == last or newest in client_path or journal.types[last] not in trailing_types:
         return
-    if any(node > newest and journal.types[node] == "leaf" for node in client_path):
+    if _was_left(journal, newest, client_path):
         return
     hidden = len(set(journal.tree.path(newest)) - set(client_path))
     yield _finding("stale-leaf", [journal.span(last)], f"{_count(hidden, 'entry', 'entries')} hidden")
+
+
+def _was_left(journal: Journal, newest: int, client_path: Sequence[int]) -> bool:
+    """Whether the last switch after the newest message leads to the path: to one of its entries, or before its root."""
+    moves = (node for node in range(len(journal) - 1, newest, -1) if journal.types[node] == "leaf")
+    move = next(moves, None)
+    if move is None:
+        return False
+    target = journal.tree.parent(move)
+    return client_path[0] >= move if target is None else target in client_path
 
 
 def _bloat(journal: Journal) -> Iterator[Finding]:

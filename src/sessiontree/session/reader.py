@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from sessiontree.core.context import Context, path_messages
 from sessiontree.core.entries import Config, Entry, Fragment, Header, Label, Problem
+from sessiontree.core.ids import IdPrefixes
 from sessiontree.core.messages import LazyMessages, Message, ToolCall
 from sessiontree.core.usage import USAGE_TYPES, UsageTotals, total_usage
 from sessiontree.dialects.contract import AS_CLIENT, ClientNotes, Dialect, ReadOptions, RelatedFile, is_metadata_id
@@ -59,6 +60,7 @@ class Reader:
         self._is_read = False
         self._has_tried_partial = False
         self._partial: _PartialRead | None = None
+        self._id_prefixes: IdPrefixes | None = None
         if not self._can_defer(journal):
             self._read()
 
@@ -222,7 +224,7 @@ class Reader:
         if wanted in self:
             return wanted
         labelled = [id for id, label in self.labels.items() if label == wanted]
-        found = labelled or [id for id in self._journal.tree.ids if len(wanted) >= 2 and id.startswith(wanted)]
+        found = labelled or [id for id in self._journal.tree.node_of if len(wanted) >= 2 and id.startswith(wanted)]
         if not found:
             raise NotFoundError(f"{self.location}: no entry {wanted!r}; `sessiontree tree` shows ids and labels")
         if len(found) > 1:
@@ -231,6 +233,15 @@ class Reader:
                 f"{wanted!r} matches {len(found)} entries; use a longer prefix:\n{shown}", tuple(found)
             )
         return found[0]
+
+    @property
+    def id_prefixes(self) -> IdPrefixes:
+        """Shortest prefixes of entry ids with which `find_entry` finds the entries."""
+        with self._mutex:
+            known = self._journal.tree.node_of
+            if self._id_prefixes is None or self._id_prefixes.ids is not known:
+                self._id_prefixes = IdPrefixes(known)
+            return self._id_prefixes
 
     def fields(self, id: str) -> dict[str, Any]:
         """An entry's decoded line with all of its fields. Large content stays a blob reference."""

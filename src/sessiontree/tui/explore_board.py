@@ -100,7 +100,7 @@ class ExploreBoard:
         await self._chat.show(screen)
         output = self._chat.screen
         for result in screen.decisions:
-            output.lines(decision_lines(result, output.width), DIM)
+            output.lines(decision_lines(controller.session, result, output.width), DIM)
         last = screen.decisions[-1] if screen.decisions else None
         if is_undecided(exploration.lanes, last):
             output.line("· decide later with /explore", DIM)

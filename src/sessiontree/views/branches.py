@@ -8,6 +8,7 @@ from typing import Any
 from sessiontree.branches.list import BranchFacts, Distance
 from sessiontree.branches.open_files import Writer
 from sessiontree.core.entries import milliseconds
+from sessiontree.core.ids import IdPrefixes
 from sessiontree.views.branch_labels import Mark, describe_mark
 from sessiontree.views.listing import age, amount
 from sessiontree.views.text import columns, cut, one_line, pad, short_entry_id
@@ -24,13 +25,14 @@ def draw_branches(
     last_texts: Sequence[str],
     width: int,
     now: float,
+    ids: IdPrefixes,
     marks: Mapping[str, Mark] | None = None,
 ) -> Iterator[str]:
     """One row per branch: end, name, distance, last words.
 
-    `marks`, by the ends of branches, replace missing names.
+    `ids` are those of the session. `marks`, by the ends of branches, replace missing names.
     """
-    rows, widths, room = _table(branches, marks or {}, width, now)
+    rows, widths, room = _table(branches, ids, marks or {}, width, now)
     for cells, last_text in zip([_HEADINGS, *rows], ["LAST MESSAGE", *last_texts], strict=True):
         filled = [
             pad(cell, size) if at < 3 else " " * (size - columns(cell)) + cell
@@ -41,23 +43,23 @@ def draw_branches(
 
 
 def _table(
-    branches: Sequence[BranchFacts], marks: Mapping[str, Mark], width: int, now: float
+    branches: Sequence[BranchFacts], ids: IdPrefixes, marks: Mapping[str, Mark], width: int, now: float
 ) -> tuple[list[tuple[str, ...]], list[int], int]:
     """The cells, the width of each column, and the width left for last words. Marks are shortened until those fit."""
     tables = []
     for longest in _MARK_WIDTHS if marks else _MARK_WIDTHS[:1]:
-        rows = [_cells(branch, marks.get(branch.leaf), longest, now) for branch in branches]
+        rows = [_cells(branch, ids, marks.get(branch.leaf), longest, now) for branch in branches]
         widths = [max(map(columns, column)) for column in zip(_HEADINGS, *rows, strict=True)]
         tables.append((rows, widths, width - sum(widths) - 2 * len(widths)))
     fitting = (table for least in (_MIN_LAST_TEXT, -2) for table in tables if table[2] >= least)
     return next(fitting, tables[-1])
 
 
-def _cells(branch: BranchFacts, mark: Mark | None, longest: int, now: float) -> tuple[str, ...]:
+def _cells(branch: BranchFacts, ids: IdPrefixes, mark: Mark | None, longest: int, now: float) -> tuple[str, ...]:
     return (
         "●" if branch.is_active else "○",
-        short_entry_id(branch.leaf),
-        cut(_name_cell(branch, mark, longest), _MAX_NAME),
+        short_entry_id(branch.leaf, ids),
+        cut(_name_cell(branch, ids, mark, longest), _MAX_NAME),
         "" if branch.is_active else _distance(branch.ahead),
         "" if branch.is_active else _distance(branch.behind),
         amount(branch.tokens),
@@ -65,9 +67,9 @@ def _cells(branch: BranchFacts, mark: Mark | None, longest: int, now: float) -> 
     )
 
 
-def _name_cell(branch: BranchFacts, mark: Mark | None, longest: int) -> str:
+def _name_cell(branch: BranchFacts, ids: IdPrefixes, mark: Mark | None, longest: int) -> str:
     """The name of a branch, or else its mark, and where it was merged."""
-    merged = f" ⇢ {short_entry_id(branch.merged_into[-1])}" if branch.merged_into else ""
+    merged = f" ⇢ {short_entry_id(branch.merged_into[-1], ids)}" if branch.merged_into else ""
     name = one_line(branch.name or "")
     if not name and mark is not None:
         name = mark.fitting(longest - columns(merged)) or mark.texts[-1]

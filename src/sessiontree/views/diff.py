@@ -60,11 +60,11 @@ def _heading(found: Diff, width: int) -> Iterator[str]:
         yield "the branches have no entries in common"
     else:
         shared = plural(found.shared, "entry", "entries")
-        last, continuation = short_entry_id(found.ancestor), found.continuation
+        last, continuation = short_entry_id(found.ancestor, found.one.id_prefixes), found.continuation
         if found.is_one_branch:
             yield cut(f"both branches end at {last} ({shared}); there is nothing to compare", width)
         elif continuation is not None:
-            end = short_entry_id(continuation.leaf or "")
+            end = short_entry_id(continuation.leaf or "", continuation.id_prefixes)
             yield cut(f"the branch of {end} continues after {last} ({shared} in common)", width)
         else:
             yield cut(f"branches diverge after {last} ({shared} in common)", width)
@@ -73,7 +73,7 @@ def _heading(found: Diff, width: int) -> Iterator[str]:
 
 def _name(facts: SideFacts) -> str:
     label = f" [{one_line(facts.name)}]" if facts.name else ""
-    return f"{short_entry_id(facts.leaf or '')}{label}"
+    return f"{short_entry_id(facts.leaf or '', facts.id_prefixes)}{label}"
 
 
 def _parts(found: Diff) -> list[_Part]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from sessiontree.core.ids import SHORTEST_PREFIX
+from sessiontree.core.ids import IdPrefixes
 from sessiontree.core.usage import CostTotal, UnpricedUsage, recorded_cost, unpriced_totals
 from sessiontree.library.summary import Summary
 from sessiontree.library.threads import ThreadMember
@@ -219,29 +219,8 @@ def _clean(text: str) -> str:
 
 def short_ids(sessions: Sequence[Summary]) -> dict[str, str]:
     """Map paths to the shortest unique prefix of their id, at least eight characters."""
-    alike: dict[str, list[str]] = {}
-    for id in {summary.id for summary in sessions}:
-        alike.setdefault(id[:SHORTEST_PREFIX], []).append(id)
-    longer: dict[str, str] = {}
-    for ids in alike.values():
-        if len(ids) > 1:
-            ids.sort()
-            shared = [SHORTEST_PREFIX - 1, *map(_shared, ids, ids[1:]), SHORTEST_PREFIX - 1]
-            for id, before, after in zip(ids, shared, shared[1:], strict=False):
-                longer[id] = id[: max(before, after) + 1]
-    return {summary.ref: longer.get(summary.id) or summary.id[:SHORTEST_PREFIX] for summary in sessions}
-
-
-def _shared(first: str, other: str) -> int:
-    """Length of the common prefix, at least that of the shortest one that is shown."""
-    low, high = SHORTEST_PREFIX, min(len(first), len(other)) + 1
-    while high - low > 1:  # comparing slices is faster than comparing characters
-        middle = (low + high) // 2
-        if first[:middle] == other[:middle]:
-            low = middle
-        else:
-            high = middle
-    return low
+    prefixes = IdPrefixes([summary.id for summary in sessions])
+    return {summary.ref: prefixes.shortest(summary.id) for summary in sessions}
 
 
 def describe_summary(summary: Summary) -> dict[str, Any]:

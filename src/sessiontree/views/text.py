@@ -10,6 +10,8 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 
+from sessiontree.core.ids import SHORTEST_PREFIX, IdPrefixes
+
 _VISIBLE = {code: f"\\x{code:02x}" for code in (*range(0x20), 0x7F, *range(0x80, 0xA0)) if code not in (0x09, 0x0A)}
 # Characters that change the text direction can make a line read as something else.
 _VISIBLE.update(
@@ -196,10 +198,15 @@ def human_size(size: int) -> str:
     return f"{value:.1f} {unit}" if value < 9.95 else f"{value:.0f} {unit}"
 
 
-def short_entry_id(id: str) -> str:
-    """The first characters of a random UUID, which are enough to find the entry; other ids unchanged. Sanitized."""
+def short_entry_id(id: str, known: IdPrefixes | None = None) -> str:
+    """The first characters of a random UUID or of a very long id; other ids unchanged. Sanitized.
+
+    With `known`, those of the session, there are enough characters to find the entry.
+    """
     # A UUID of version 1, 6 or 7 begins with the time: entries of the same minute would get the same text.
     if len(id) == 36 and _random_uuid.match(id):
-        return id[:8]
+        return id[:SHORTEST_PREFIX] if known is None else known.shortest(id)
     shown = id[:_LONGEST_ID]
+    if known is not None and len(id) > _LONGEST_ID:
+        shown = id[: max(len(known.shortest(id)), _LONGEST_ID)]
     return shown if shown.isascii() and shown.isalnum() else one_line(shown)

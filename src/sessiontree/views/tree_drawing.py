@@ -13,6 +13,7 @@ from msgspec import Struct
 from sessiontree.branches.merge_records import MergeRecord
 from sessiontree.core.entries import Entry
 from sessiontree.core.layout import NO_NODE, Layout
+from sessiontree.session.reader import Reader
 from sessiontree.views.branch_labels import Mark
 from sessiontree.views.graph import clock
 from sessiontree.views.text import columns, cut, fitted, one_line, plural, short_entry_id
@@ -88,12 +89,12 @@ def draw_row(
     is_active = node in rows.active
     join = rows.merges.get(id)
     rails = f"{shown.rails.text(_DOTS[is_active, join is not None])} "
-    short = f"{short_entry_id(id)}  " if how.with_ids else ""
+    short = f"{short_entry_id(id, rows.session.id_prefixes)}  " if how.with_ids else ""
     mark = ("✓ " if id in marked else "") + ("⊘ " if id in rows.left_out else "")
     fold = _FOLDS[shown.fold]
     label = ""
     if row in rows.merged_into:
-        label = "".join([f"  ⇢ {short_entry_id(merge)}" for merge in rows.merged_into[row]])
+        label = "".join([f"  ⇢ {short_entry_id(merge, rows.session.id_prefixes)}" for merge in rows.merged_into[row]])
     if id in rows.labels:
         label += f"  [{one_line(rows.labels[id])}]"
     here = "  ◀ here" if row == rows.here else ""
@@ -101,7 +102,7 @@ def draw_row(
     free = width - len(rails) - NAME_WIDTH - 1 - columns(f"{short}{mark}{fold}{label}{here}{time}")
     least, text = _MIN_TEXT, facts.text
     if join is not None:
-        text = _came_from(join) + text
+        text = _came_from(join, rows.session) + text
     if id in rows.branch_marks and (whose := _fitted_mark(rows.branch_marks[id], free)):
         label, free, least = label + whose, free - columns(whose), 1
     parts: list[Part] = [
@@ -190,6 +191,7 @@ def _fitted_mark(mark: Mark, room: int) -> str:
     return f"  [{text}]" if columns(text) < room else ""
 
 
-def _came_from(join: MergeRecord) -> str:
-    where = f"{short_entry_id(join.session)}:" if join.session else ""
-    return f"⇠ {where}{short_entry_id(join.entry)}  "
+def _came_from(join: MergeRecord, session: Reader) -> str:
+    if join.session:
+        return f"⇠ {short_entry_id(join.session)}:{short_entry_id(join.entry)}  "
+    return f"⇠ {short_entry_id(join.entry, session.id_prefixes)}  "

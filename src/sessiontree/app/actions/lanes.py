@@ -127,7 +127,9 @@ class LaneRevertPlan(ActionPlan[DecisionResult]):
 
     def describe(self) -> Description:
         lanes = ", ".join(map(str, self._result.lanes))
-        where = "before the first entry" if self._leaf is None else short_entry_id(self._leaf)
+        where = (
+            "before the first entry" if self._leaf is None else short_entry_id(self._leaf, self._session.id_prefixes)
+        )
         files = [f"{plural(len(self._result.files), 'file')} of the project will be as before"]
         data: JsonObject = {"run": self._exploration.run, "lanes": list(self._result.lanes), "leaf": self._leaf}
         title = f"undo {self._result.verdict} {lanes}: switch back to {where}"

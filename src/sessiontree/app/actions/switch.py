@@ -18,7 +18,9 @@ class SwitchPlan(ActionPlan[LeaveResult]):
 
     def describe(self) -> Description:
         found = self._prepared.found
-        where = "before the first entry" if found.leaf is None else short_entry_id(found.leaf)
+        where = (
+            "before the first entry" if found.leaf is None else short_entry_id(found.leaf, self._session.id_prefixes)
+        )
         nothing = "this is the current entry" if found.leaf == found.left and not found.summary else None
         data = {"leaf": found.leaf, "left": found.left, "summary": found.summary or None, "messages": found.messages}
         lines = tuple(found.summary.splitlines())

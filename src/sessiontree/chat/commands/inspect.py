@@ -45,7 +45,7 @@ async def show(chat: BaseChat, _: str) -> None:
     chat.show_session()
     session = chat.controller.session
     counts = f"entries: {len(session):,}, branches: {count_tips(session)}"
-    chat.screen.line(f"· {counts} · {current_entry(session.leaf)} · {clean(session.location)}", DIM)
+    chat.screen.line(f"· {counts} · {current_entry(session, session.leaf)} · {clean(session.location)}", DIM)
 
 
 async def history(chat: BaseChat, rest: str) -> None:

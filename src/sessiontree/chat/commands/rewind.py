@@ -89,6 +89,8 @@ async def _choose_overwrites(chat: BaseChat, plan: RewindPlan) -> list[str]:
 def _show_rewound(chat: BaseChat, done: Rewound) -> None:
     screen = chat.screen
     files = ", ".join(map(one_line, done.restored)) or "no files"
-    screen.line(f"· restored {files}; now {current_entry(done.leaf)} (/rewind undo reverts this)", DIM)
+    screen.line(
+        f"· restored {files}; now {current_entry(chat.controller.session, done.leaf)} (/rewind undo reverts this)", DIM
+    )
     screen.lines((f"· not changed: {one_line(path)}" for path in done.skipped), RED)
     screen.lines((f"✗ {one_line(problem)}" for problem in done.failed), RED)

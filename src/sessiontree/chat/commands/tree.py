@@ -23,21 +23,23 @@ from sessiontree.views.tree_rows import TreeRows
 
 if TYPE_CHECKING:
     from sessiontree.agent.controller import Selected
-    from sessiontree.chat.base_chat import BaseChat, Output
+    from sessiontree.chat.base_chat import BaseChat
+    from sessiontree.session.session import Session
 
 
 async def tree(chat: BaseChat, rest: str) -> None:
     if not rest and await chat.browse_tree():
         return
-    controller, screen = chat.controller, chat.screen
+    controller = chat.controller
     entry = controller.session.find_entry(rest) if rest else await _choose_node(chat)
     if entry is None:
         return
-    _print_current(screen, await controller.select(entry, summary=await _choose_summary(chat)))
+    _print_current(chat, await controller.select(entry, summary=await _choose_summary(chat)))
 
 
-def _print_current(screen: Output, selected: Selected) -> None:
-    screen.line(f"· now {current_entry(selected.leaf)}", DIM)
+def _print_current(chat: BaseChat, selected: Selected) -> None:
+    screen = chat.screen
+    screen.line(f"· now {current_entry(chat.controller.session, selected.leaf)}", DIM)
     if selected.summary is not None:
         screen.line("· added a summary of the branch you left", DIM)
     screen.lines((f"· {one_line(report)}" for report in selected.reports), RED)
@@ -68,8 +70,8 @@ async def _choose_node(chat: BaseChat) -> str | None:
     return None if chosen is None else found.id_of(chosen)
 
 
-def current_entry(leaf: str | None) -> str:
-    return "before the first message" if leaf is None else f"at {short_entry_id(leaf)}"
+def current_entry(session: Session, leaf: str | None) -> str:
+    return "before the first message" if leaf is None else f"at {short_entry_id(leaf, session.id_prefixes)}"
 
 
 async def branch(chat: BaseChat, rest: str) -> None:
@@ -78,7 +80,7 @@ async def branch(chat: BaseChat, rest: str) -> None:
         return
     entry, _, label = rest.partition(" ")
     leaf = await chat.controller.branch(entry, label.strip() or None)
-    chat.screen.line(f"· now {current_entry(leaf)}; the next message starts a branch", DIM)
+    chat.screen.line(f"· now {current_entry(chat.controller.session, leaf)}; the next message starts a branch", DIM)
 
 
 def _show_branches(chat: BaseChat) -> list[str]:
@@ -86,7 +88,7 @@ def _show_branches(chat: BaseChat) -> list[str]:
     branches = list_branches(session)
     texts = [gist(entry) for entry in session.entries([branch.leaf for branch in branches])]
     marks = find_branch_marks(session, branches)
-    chat.screen.lines(draw_branches(branches, texts, chat.screen.width, time.time(), marks))
+    chat.screen.lines(draw_branches(branches, texts, chat.screen.width, time.time(), session.id_prefixes, marks))
     return [branch.leaf for branch in branches]
 
 
@@ -98,9 +100,10 @@ async def _choose_branch(chat: BaseChat, question: str) -> str | None:
         raise UsageError("no other branches; /tree jumps to any message, and your next message starts one")
     entries = session.entries([branch.leaf for branch in others])
     marks = {leaf: mark.texts[0] for leaf, mark in find_branch_marks(session, others).items()}
+    names = [one_line(branch.name or "") or marks.get(branch.leaf, "") for branch in others]
     rows = [
-        f"{short_entry_id(branch.leaf)}  {one_line(branch.name or '') or marks.get(branch.leaf, '')}  {gist(entry)}"
-        for branch, entry in zip(others, entries, strict=True)
+        f"{short_entry_id(branch.leaf, session.id_prefixes)}  {name}  {gist(entry)}"
+        for branch, name, entry in zip(others, names, entries, strict=True)
     ]
     chosen = await chat.choose(rows, question)
     return None if chosen is None else others[chosen].leaf
@@ -114,7 +117,7 @@ async def switch(chat: BaseChat, rest: str) -> None:
     session = chat.controller.session
     is_ahead = session.leaf is None or session.common_ancestor(session.leaf, session.find_entry(wanted)) == session.leaf
     summary = False if is_ahead else await _choose_summary(chat)
-    _print_current(chat.screen, await chat.controller.switch(wanted, summary=summary))
+    _print_current(chat, await chat.controller.switch(wanted, summary=summary))
 
 
 async def merge_in(chat: BaseChat, rest: str) -> None:
@@ -128,7 +131,9 @@ async def merge_in(chat: BaseChat, rest: str) -> None:
     if done.nothing is not None or done.entry is None:
         chat.screen.line(f"· {one_line(done.nothing or 'nothing to merge')}", DIM)
         return
-    chat.screen.line(f"· summarized {plural(done.messages, 'message')} at {short_entry_id(done.entry)}", DIM)
+    chat.screen.line(
+        f"· summarized {plural(done.messages, 'message')} at {short_entry_id(done.entry, session.id_prefixes)}", DIM
+    )
     chat.screen.lines((f"· conflict: {one_line(conflict.text)}" for conflict in done.conflicts), RED)
     chat.screen.lines((f"· {one_line(note)}" for note in done.notes), RED)
 
@@ -148,10 +153,10 @@ async def compare(chat: BaseChat, rest: str) -> None:
 async def label(chat: BaseChat, rest: str) -> None:
     controller = chat.controller
     if not rest:
-        labels = controller.session.labels.items()
+        labels, ids = controller.session.labels.items(), controller.session.id_prefixes
         if not labels:
             chat.screen.line("· no labels yet; /label TEXT labels this message", DIM)
-        chat.screen.lines(f"{short_entry_id(id)}  {one_line(label)}" for id, label in labels)
+        chat.screen.lines(f"{short_entry_id(id, ids)}  {one_line(label)}" for id, label in labels)
         return
     text, _, entry = rest.rpartition("@") if " @" in rest else (rest, "", "")
     await controller.label(text.strip() or None, entry or None)

@@ -100,7 +100,7 @@ class PiFamilyEncoder:
             self._new_ids.update((old, id) for old in (entry.id, *entry.aliases) if old and old != id)
         self._track_metadata(entry)
         try:
-            line = self._complete_line(self._with_new_references(entry))
+            line = self._complete_line(self._with_valid_bound(self._with_new_references(entry), id, parent))
             raw = self._render(line.kind, id, parent, entry.timestamp, line.fields)
         except RecursionError:
             line = EncodedLine(PASSTHROUGH, {}, (_TOO_DEEP,))
@@ -192,6 +192,21 @@ class PiFamilyEncoder:
             if isinstance(target, str) and target in self._new_ids:
                 changed[name] = self._new_ids[target]
         return msgspec.structs.replace(entry, fields={**entry.fields, **changed}) if changed else entry
+
+    def _with_valid_bound(self, entry: CanonicalEntry, id: str, parent: str | None) -> CanonicalEntry:
+        """Return a compaction of a new file that names its first kept entry, or itself if it keeps nothing.
+
+        Clients keep nothing if the named entry is not on the path before the compaction.
+        """
+        kept = entry.fields.get("firstKeptEntryId") if entry.kind == "compaction" else None
+        if not isinstance(kept, str) or not kept or self._lines is not None:
+            return entry
+        node = parent if kept in self._parents else None
+        while node is not None and node != kept:
+            node = self._parents.get(node)
+        if node is not None:
+            return entry
+        return msgspec.structs.replace(entry, fields={**entry.fields, "firstKeptEntryId": id})
 
     def _track_metadata(self, entry: CanonicalEntry) -> None:
         if entry.kind == "session_info":
