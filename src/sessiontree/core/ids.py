@@ -46,7 +46,7 @@ def new_session_id() -> str:
 
 
 class IdPrefixes:
-    """Shortest prefixes that tell the ids of a collection apart. The collection may grow."""
+    """Shortest prefixes that tell different ids apart. Their collection may grow."""
 
     def __init__(self, ids: Collection[str]) -> None:
         self.ids = ids
@@ -58,7 +58,7 @@ class IdPrefixes:
         if len(id) <= SHORTEST_PREFIX:
             return id
         if self._count != len(self.ids):
-            self._sorted = sorted(set(self.ids))
+            self._sorted = sorted(self.ids)
             self._count = len(self.ids)
         at = bisect_left(self._sorted, id)
         is_known = self._sorted[at : at + 1] == [id]

@@ -219,7 +219,7 @@ def _clean(text: str) -> str:
 
 def short_ids(sessions: Sequence[Summary]) -> dict[str, str]:
     """Map paths to the shortest unique prefix of their id, at least eight characters."""
-    prefixes = IdPrefixes([summary.id for summary in sessions])
+    prefixes = IdPrefixes({summary.id for summary in sessions})
     return {summary.ref: prefixes.shortest(summary.id) for summary in sessions}
 
 
