@@ -11,6 +11,7 @@ import sessiontree
 from sessiontree import Session
 from sessiontree.conversion.verify import first_difference
 from sessiontree.conversion.walk import iter_entries
+from sessiontree.core.messages import Assistant, ToolResult, message_text, tool_calls
 from sessiontree.repair import examine
 from tests.builders import examples, opened
 from tests.conversion.conversations import everything, sessions
@@ -100,6 +101,21 @@ def test_calls_become_calls_of_the_targets_tools(target: str) -> None:
     there = converted(session, target)
     assert outline(there)[1:] == [("assistant", "call", "c1", *wanted), ("tool", "result", "c1", "a.txt")]
     assert outline(converted(there, "native")) == outline(session)
+
+
+def test_the_result_of_a_call_with_an_empty_id_is_sent_by_qwen_code() -> None:
+    session = sessiontree.create(cwd="/work", in_memory=True)
+    session.append("user", "list the files")
+    block = {"type": "toolCall", "id": "", "name": "ls", "arguments": {"path": "."}}
+    session.append_entry({"role": "assistant", "content": [block]})
+    session.append_entry({"role": "toolResult", "toolCallId": "", "toolName": "ls", "content": "a.txt"})
+    there = converted(session, "qwen")
+    call, result = there.context().messages[1:]
+    assert isinstance(call, Assistant)
+    assert isinstance(result, ToolResult)
+    assert [block.id for block in tool_calls(call)] == [result.tool_call_id] != [""]
+    assert message_text(result) == "a.txt"
+    assert content_of(converted(there, "native"))[:3] == content_of(session)
 
 
 def test_a_rollout_has_the_events_that_make_the_picker_show_it() -> None:

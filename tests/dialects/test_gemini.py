@@ -14,12 +14,14 @@ from sessiontree.conversion.launch import plan_resumption
 from sessiontree.core.entries import MessageEntry
 from sessiontree.core.messages import Thinking, blocks_of, message_text
 from sessiontree.dialects.gemini import GEMINI
+from sessiontree.errors import UsageError
 from sessiontree.library import Library
 from sessiontree.repair import carry_out as carry_out_repair
 from sessiontree.repair import examine, plan_repair
 from sessiontree.sources import open_source
 from sessiontree.stores.contract import SessionRef, read_bytes
 from sessiontree.testing import check_dialect, check_source
+from tests import builders
 from tests.dialects.packed_goldens import cases_of, flat, flat_context, once, snapshot, unpack
 
 BETTER = {"D4-two-records-fused", "D10-fused-02", "D12-legacy-document-truncated"}
@@ -259,6 +261,16 @@ def test_messages_that_have_the_same_id_become_records_of_their_own(tmp_path: Pa
     made = carry_out(source, make_plan(source, Request("gemini", cwd=str(tmp_path))))
     assert texts_of(made) == ["hello", "hello", "hi", "hi again"]
     assert texts_of(made) == texts_of(source)
+
+
+@pytest.mark.parametrize("dialect", ["gemini", "opencode"])
+def test_a_system_prompt_is_refused_and_not_sent_as_a_prompt(dialect: str) -> None:
+    source = sessiontree.create(in_memory=True)
+    source.append("user", "hello")
+    session = builders.opened(b"".join(sessiontree.convert(source, dialect).lines), dialect)
+    with pytest.raises(UsageError, match=r"cannot hold this entry \(system\); nothing was written"):
+        session.append("system", "be brief")
+    assert texts_of(session) == ["hello"]
 
 
 def test_a_call_without_a_result_gets_a_response_for_the_api_and_is_read_without_one(tmp_path: Path) -> None:

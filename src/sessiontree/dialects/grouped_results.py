@@ -193,7 +193,7 @@ class GroupedEncoder:
             if answer.takes(call):
                 answer.results[str(call)] = entry
                 return self._encoded(entry, f"{answer.id}.{len(answer.results)}", [])
-        if entry.kind not in _CONTEXT_KINDS:
+        if entry.kind not in _CONTEXT_KINDS or role == "system":  # a client builds its own system prompt
             return self._leave_out(entry, parent)
         lines = self._flush()
         if role == "assistant":
@@ -219,10 +219,11 @@ class GroupedEncoder:
             return Encoded(parent)  # in the first line
         if entry.kind == "custom" and PASSTHROUGH in entry.fields and self._store_following(entry):
             return Encoded(parent)
+        kind = "system" if entry.kind == "message" else entry.kind
         if not self._is_new:
-            raise UsageError(f"sessions of this client cannot hold this entry ({entry.kind}); nothing was written")
+            raise UsageError(f"sessions of this client cannot hold this entry ({kind}); nothing was written")
         why = f"{self.client} has no such entries"
-        return Encoded(parent, notes=[LossNote("dropped", f"{entry.kind} entries", why)])
+        return Encoded(parent, notes=[LossNote("dropped", f"{kind} entries", why)])
 
     def _store_following(self, entry: CanonicalEntry) -> bool:
         """Store an entry with the message before it, if that is not written yet, or with the first message."""

@@ -130,7 +130,7 @@ def encode_result(message: Mapping[str, Any]) -> EncodedContent:
     text = "\n".join(part["text"] for part in parts if "text" in part)
     media = [part for part in parts if "text" not in part]
     response: JsonDict = {
-        "id": string(message, "toolCallId"),
+        "id": sent_id(string(message, "toolCallId")),
         "name": string(message, "toolName"),
         "response": {"error" if message.get("isError") is True else "output": text},
     }
@@ -138,6 +138,11 @@ def encode_result(message: Mapping[str, Any]) -> EncodedContent:
         response["parts"] = media
     content = {"role": "user", "parts": [{"functionResponse": response}]}
     return EncodedContent(content, encoded.left_out, encoded.notes)
+
+
+def sent_id(call: str) -> str:
+    """Return the id of a call as a record has it: Qwen Code sends no result of a call without an id."""
+    return call or "_"
 
 
 def encode_text(role: str, text: str) -> JsonDict:
@@ -174,7 +179,7 @@ def _encode_block(block: JsonDict, kind: object) -> JsonDict | None:
             if not isinstance(id, str) or not isinstance(name, str):
                 return None
             args = arguments if isinstance(arguments, dict) else {} if arguments is None else {"input": arguments}
-            return {"functionCall": {"id": id, "name": name, "args": args}}
+            return {"functionCall": {"id": sent_id(id), "name": name, "args": args}}
         case _:
             data = block.get("data")
             if not isinstance(data, str):

@@ -28,6 +28,7 @@ from sessiontree.dialects.qwen.content import (
     encode_text,
     encode_user,
     results_of,
+    sent_id,
     string,
 )
 from sessiontree.dialects.qwen.decode import CARRIED, compaction_fields, merged
@@ -156,11 +157,11 @@ class QwenEncoder:
                     return self._own_record(entry, id, parent), encoded.notes
                 more = _usage_fields(message)
                 return self._content_record(entry, "assistant", encoded, id, parent, **more), encoded.notes
-            case "toolResult" if string(message, "toolCallId") in self._open_calls(parent):
+            case "toolResult" if sent_id(string(message, "toolCallId")) in self._open_calls(parent):
                 encoded = encode_result(message)
                 text = encoded.content["parts"][0]["functionResponse"]["response"]
                 result = {
-                    "callId": string(message, "toolCallId"),
+                    "callId": sent_id(string(message, "toolCallId")),
                     "status": "error" if message.get("isError") is True else "success",
                     "resultDisplay": next(iter(text.values())),
                 }
