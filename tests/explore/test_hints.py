@@ -217,7 +217,7 @@ def test_chat_does_not_decide_about_lanes_of_another_process(place: Repository) 
 
 
 def test_more_lanes_than_chat_allows_are_refused_with_a_command_that_works(place: Repository) -> None:
-    with Terminal(place, ["--session", place.location, "--model", "demo"]) as terminal:
+    with Terminal(place, ["--session", place.location, "--model", scripted(place, turn("Unused."))]) as terminal:
         terminal.enter('/explore 17 "go"')
         terminal.wait_for("explore SESSION PROMPT --n 17 --max-lanes 17")
         terminal.enter("/quit")
