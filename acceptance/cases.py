@@ -61,6 +61,7 @@ from sessiontree.dialects.canonical import CanonicalEntry
 from sessiontree.errors import InvalidEntryError
 from sessiontree.plugins import load
 from sessiontree.providers import render
+from sessiontree.stores.file import FileStore
 from sessiontree.views.json import describe_state
 
 Status: TypeAlias = Literal["ok", "differs", "known"]
@@ -372,7 +373,9 @@ def _switched_history(path: Path, line: str, folder: Path) -> JsonObject:
         try:
             session.move(line)
         except InvalidEntryError:  # a metadata line: Claude Code cannot continue there, and the message offers a fork
-            copy = Path(session.fork(at=line, cwd=str(folder)).location)
+            # By default, a fork goes into the user's own folder of the client.
+            copy = folder / "fork.jsonl"
+            session.fork(at=line, cwd=str(folder), store=FileStore(str(copy))).close()
     try:
         return {"messages": claude_history(copy, folder / "run")}
     except NoHistoryError as error:  # Claude Code resumes nothing if there is no conversation
