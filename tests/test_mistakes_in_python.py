@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import deque
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, get_type_hints
 
 import pytest
 
 import sessiontree
-from sessiontree.core.messages import User
+from sessiontree.core.messages import Text, User
 from sessiontree.errors import InvalidEntryError, NotFoundError, SessionTreeError, UsageError
 from tests.library.world import IDS, World
 
@@ -52,6 +54,29 @@ def test_a_message_object_is_appended_as_it_is(session: sessiontree.Session) -> 
     session.branch().append("user", [{"type": "text", "text": "again"}])
     assert [message.text for message in session.context().messages] == ["hello"]
     assert session.entries(session.leaves())[0] != session.entry(session.path_ids()[0])
+
+
+def test_a_value_that_is_neither_a_message_nor_an_entry_is_refused(session: sessiontree.Session) -> None:
+    with pytest.raises(InvalidEntryError, match="a mapping, a message or a role, not Text"):
+        session.append(Text("hello"))  # type: ignore[arg-type]
+    assert len(session) == 0
+
+
+@pytest.mark.parametrize("value", [object(), MappingProxyType({1: object()}), deque([object()])])
+def test_a_value_that_json_cannot_hold_is_refused(session: sessiontree.Session, value: object) -> None:
+    for arguments in ({"role": "user", "content": "hello", "note": value}, {"type": "custom", "data": [value]}):
+        with pytest.raises(InvalidEntryError, match="an entry has JSON values only, not object"):
+            session.append(arguments)
+    assert len(session) == 0
+
+
+def test_an_entry_that_is_nested_too_deeply_is_refused(session: sessiontree.Session) -> None:
+    data: list[Any] = []
+    for _ in range(100_000):
+        data = [data]
+    with pytest.raises(InvalidEntryError, match="the entry is nested too deeply"):
+        session.append({"type": "custom", "data": data})
+    assert len(session) == 0
 
 
 def test_append_names_the_roles_in_its_types() -> None:
