@@ -184,6 +184,19 @@ def test_messages_and_blocks_are_written_with_every_field_that_other_programs_re
     assert (command["output"], command["cancelled"], command["truncated"]) == ("", False, False)
 
 
+def test_blocks_from_json_get_the_fields_that_other_programs_send_without_checking(
+    session: sessiontree.Session,
+) -> None:
+    image, call = {"type": "image", "data": "aGk="}, {"type": "toolCall", "id": "c", "name": "list"}
+    session.append("user", [image])
+    session.append("assistant", [call])
+    user, answer = (line["message"] for line in lines(session)[1:])
+    assert user["content"] == [{**image, "mimeType": "image/png"}]
+    assert answer["content"] == [{**call, "arguments": {}}]
+    with sessiontree.open(session.location) as opened_again:
+        assert opened_again.context().messages == session.context().messages
+
+
 @pytest.mark.parametrize("dialect", ["native", "claude"])
 def test_values_and_tuples_anywhere_in_an_entry_are_written_like_json(tmp_path: Path, dialect: str) -> None:
     message = Assistant(
