@@ -10,8 +10,10 @@ from typing import Any, get_type_hints
 import pytest
 
 import sessiontree
+from sessiontree.branches.merge import merge
 from sessiontree.core.messages import Text, User
 from sessiontree.errors import InvalidEntryError, NotFoundError, SessionTreeError, UsageError
+from sessiontree.providers import render
 from tests.library.world import IDS, World
 
 
@@ -91,6 +93,21 @@ def test_a_wrong_option_is_refused_at_once(tmp_path: Path, wrong: dict[str, Any]
     (name,) = wrong
     with pytest.raises(UsageError, match=f"{name}=.*expected '"):
         sessiontree.create(tmp_path, home=tmp_path, **wrong)
+
+
+def test_a_wrong_way_to_merge_or_render_is_refused(session: sessiontree.Session) -> None:
+    first = session.append("user", "one")
+    session.append("user", "two")
+    other = session.branch(first.id)
+    other.append("user", "three")
+    with pytest.raises(UsageError, match="how='replay': expected 'summary', 'append'"):
+        merge(session, str(other.leaf), how="replay")  # type: ignore[arg-type]
+    messages = session.context().messages
+    with pytest.raises(UsageError, match="form='openai-responses': expected 'anthropic', 'openai', 'openai-chat'"):
+        render(messages, "openai-responses")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="unanswered='keep': expected 'complete', 'strip'"):
+        render(messages, "openai", unanswered="keep")  # type: ignore[arg-type]
+    assert len(session) == 3
 
 
 def test_every_public_error_has_one_base_class() -> None:

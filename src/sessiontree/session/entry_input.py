@@ -13,7 +13,7 @@ from sessiontree.core.ids import now_ms
 from sessiontree.core.jsonio import Value, find_invalid_field, native_fields, restore_unknown, struct_tag
 from sessiontree.core.messages import MESSAGE_ROLES, Block, Message, MessageBase, Role, ToolCall
 from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
-from sessiontree.errors import InvalidEntryError, UsageError
+from sessiontree.errors import InvalidEntryError, check_option
 from sessiontree.session.blob_refs import BLOB_POINTERS, LargeContent
 
 Durability = Literal["append", "turn", "system"]
@@ -34,15 +34,10 @@ class Options(Struct, frozen=True):
     read_options: ReadOptions = AS_CLIENT
 
     def __post_init__(self) -> None:
-        _check_option("durability", self.durability, get_args(Durability))
-        _check_option("appear", self.appear, get_args(Appear))
+        check_option("durability", self.durability, get_args(Durability))
+        check_option("appear", self.appear, get_args(Appear))
         if self.large_content is not None:
-            _check_option("large_content", self.large_content, get_args(LargeContent))
-
-
-def _check_option(name: str, value: str, known: Sequence[str]) -> None:
-    if value not in known:
-        raise UsageError(f"{name}={value!r}: expected {', '.join(map(repr, known))}")
+            check_option("large_content", self.large_content, get_args(LargeContent))
 
 
 EntryInput: TypeAlias = Mapping[str, Any] | Message | Role
