@@ -11,7 +11,8 @@ import pytest
 
 import sessiontree
 from sessiontree.branches.merge import merge
-from sessiontree.core.messages import Text, User
+from sessiontree.core.entries import MessageEntry
+from sessiontree.core.messages import Text, ToolResult, User
 from sessiontree.errors import InvalidEntryError, NotFoundError, SessionTreeError, UsageError
 from sessiontree.providers import render
 from tests.library.world import IDS, World
@@ -69,6 +70,13 @@ def test_a_value_that_json_cannot_hold_is_refused(session: sessiontree.Session, 
     for arguments in ({"role": "user", "content": "hello", "note": value}, {"type": "custom", "data": [value]}):
         with pytest.raises(InvalidEntryError, match="an entry has JSON values only, not object"):
             session.append(arguments)
+    assert len(session) == 0
+
+
+def test_an_entry_with_several_messages_is_refused(session: sessiontree.Session) -> None:
+    results = ToolResult(tool_call_id="a"), ToolResult(tool_call_id="b")
+    with pytest.raises(InvalidEntryError, match="has one message; append each of its messages"):
+        session.append(MessageEntry(message=results[0], more_messages=results[1:]))  # type: ignore[arg-type]
     assert len(session) == 0
 
 

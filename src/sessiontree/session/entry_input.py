@@ -173,6 +173,8 @@ def _check_entry(body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         message = body.get("message")
         if not isinstance(message, Mapping):
             raise InvalidEntryError("an entry of type `message` needs a `message`")
+        if body.get("moreMessages"):  # of results that a client wrote together; only our decoded entries have them
+            raise InvalidEntryError("an entry to append has one message; append each of its messages")
         role = message.get("role")
         _check_role(role, may_be_other=True)
         _check_message_fields(str(role), message)
