@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections import deque
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, get_type_hints
 
 import pytest
 
 import sessiontree
-from sessiontree.core.messages import User
+from sessiontree.branches.merge import merge
+from sessiontree.core.entries import MessageEntry
+from sessiontree.core.messages import Text, ToolResult, User
 from sessiontree.errors import InvalidEntryError, NotFoundError, SessionTreeError, UsageError
+from sessiontree.providers import render
 from tests.library.world import IDS, World
 
 
@@ -54,6 +59,36 @@ def test_a_message_object_is_appended_as_it_is(session: sessiontree.Session) -> 
     assert session.entries(session.leaves())[0] != session.entry(session.path_ids()[0])
 
 
+def test_a_value_that_is_neither_a_message_nor_an_entry_is_refused(session: sessiontree.Session) -> None:
+    with pytest.raises(InvalidEntryError, match="a mapping, a message or a role, not Text"):
+        session.append(Text("hello"))  # type: ignore[arg-type]
+    assert len(session) == 0
+
+
+@pytest.mark.parametrize("value", [object(), MappingProxyType({1: object()}), deque([object()])])
+def test_a_value_that_json_cannot_hold_is_refused(session: sessiontree.Session, value: object) -> None:
+    for arguments in ({"role": "user", "content": "hello", "note": value}, {"type": "custom", "data": [value]}):
+        with pytest.raises(InvalidEntryError, match="an entry has JSON values only, not object"):
+            session.append(arguments)
+    assert len(session) == 0
+
+
+def test_an_entry_with_several_messages_is_refused(session: sessiontree.Session) -> None:
+    results = ToolResult(tool_call_id="a"), ToolResult(tool_call_id="b")
+    with pytest.raises(InvalidEntryError, match="has one message; append each of its messages"):
+        session.append(MessageEntry(message=results[0], more_messages=results[1:]))  # type: ignore[arg-type]
+    assert len(session) == 0
+
+
+def test_an_entry_that_is_nested_too_deeply_is_refused(session: sessiontree.Session) -> None:
+    data: list[Any] = []
+    for _ in range(100_000):
+        data = [data]
+    with pytest.raises(InvalidEntryError, match="the entry is nested too deeply"):
+        session.append({"type": "custom", "data": data})
+    assert len(session) == 0
+
+
 def test_append_names_the_roles_in_its_types() -> None:
     for append in (sessiontree.Session.append, sessiontree.Branch.append):
         hints = get_type_hints(append)
@@ -66,6 +101,21 @@ def test_a_wrong_option_is_refused_at_once(tmp_path: Path, wrong: dict[str, Any]
     (name,) = wrong
     with pytest.raises(UsageError, match=f"{name}=.*expected '"):
         sessiontree.create(tmp_path, home=tmp_path, **wrong)
+
+
+def test_a_wrong_way_to_merge_or_render_is_refused(session: sessiontree.Session) -> None:
+    first = session.append("user", "one")
+    session.append("user", "two")
+    other = session.branch(first.id)
+    other.append("user", "three")
+    with pytest.raises(UsageError, match="how='replay': expected 'summary', 'append'"):
+        merge(session, str(other.leaf), how="replay")  # type: ignore[arg-type]
+    messages = session.context().messages
+    with pytest.raises(UsageError, match="form='openai-responses': expected 'anthropic', 'openai', 'openai-chat'"):
+        render(messages, "openai-responses")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="unanswered='keep': expected 'complete', 'strip'"):
+        render(messages, "openai", unanswered="keep")  # type: ignore[arg-type]
+    assert len(session) == 3
 
 
 def test_every_public_error_has_one_base_class() -> None:

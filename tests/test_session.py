@@ -10,6 +10,7 @@ import re
 import threading
 import weakref
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ import pytest
 import sessiontree
 from sessiontree.agent.tool_calls import pending_calls
 from sessiontree.core.entries import Compaction, MessageEntry, Unknown
+from sessiontree.core.jsonio import native_fields
 from sessiontree.core.messages import (
     Assistant,
     BashExecution,
@@ -25,6 +27,7 @@ from sessiontree.core.messages import (
     Thinking,
     ToolCall,
     ToolResult,
+    Usage,
     User,
     message_text,
 )
@@ -179,6 +182,58 @@ def test_messages_and_blocks_are_written_with_every_field_that_other_programs_re
     ]
     assert (result["toolName"], result["content"], result["isError"]) == ("", [], False)
     assert (command["output"], command["cancelled"], command["truncated"]) == ("", False, False)
+
+
+def test_blocks_from_json_get_the_fields_that_other_programs_send_without_checking(
+    session: sessiontree.Session,
+) -> None:
+    image, call = {"type": "image", "data": "aGk="}, {"type": "toolCall", "id": "c", "name": "list"}
+    session.append("user", [image])
+    session.append("assistant", [call])
+    user, answer = (line["message"] for line in lines(session)[1:])
+    assert user["content"] == [{**image, "mimeType": "image/png"}]
+    assert answer["content"] == [{**call, "arguments": {}}]
+    with sessiontree.open(session.location) as opened_again:
+        assert opened_again.context().messages == session.context().messages
+
+
+@pytest.mark.parametrize("dialect", ["native", "claude"])
+def test_values_and_tuples_anywhere_in_an_entry_are_written_like_json(tmp_path: Path, dialect: str) -> None:
+    message = Assistant(
+        content=(Text("yes"), ToolCall("c", "ls")),
+        usage=Usage(1, 2, total_tokens=3),
+        stop_reason="toolUse",
+        timestamp=5,
+    )
+    block, json = Text("note"), {"type": "text", "text": "note"}
+    fields = native_fields(message)
+    entries: list[tuple[Any, Any]] = [
+        ({**fields, "usage": message.usage}, fields),
+        ({"type": "message", "message": message}, fields),
+        ({"type": "message", "message": {**fields, "content": message.content}}, fields),
+        ({"type": "message", "message": {**fields, "content": list(message.content)}}, fields),
+        ({"type": "message", "message": {**fields, "content": tuple(fields["content"])}}, fields),
+        ({"type": "message", "message": {**fields, "usage": message.usage}}, fields),
+        ({"type": "message", "message": MappingProxyType(fields)}, fields),
+        ({"type": "custom_message", "content": (block,)}, {"type": "custom_message", "content": [json]}),
+        ({"role": "user", "content": [MappingProxyType(json)]}, {"role": "user", "content": [json]}),
+    ]
+    for typed, plain in entries:
+        written = []
+        for number, entry in enumerate((typed, plain)):
+            path = tmp_path / f"{number}.jsonl"
+            if dialect == "native":
+                session = sessiontree.create(tmp_path, path=path, home=tmp_path, appear="now")
+            else:
+                path.write_bytes((Path(__file__).parent / "corpus/claude/01_plain.jsonl").read_bytes())
+                session = sessiontree.open(path)
+            with session:
+                size = path.stat().st_size
+                session.append(entry)
+                text = path.read_text()[size:]
+            path.unlink()
+            written.append(re.sub(r'"(id|uuid|parentUuid|requestId|promptId|timestamp)":("[^"]*"|[0-9]+)', "", text))
+        assert written[0] == written[1], typed
 
 
 def test_lines_of_a_client_are_appended_as_they_are(session: sessiontree.Session) -> None:

@@ -30,6 +30,8 @@ a `Problem` (see `core.entries`), and reading continues.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class SessionTreeError(Exception):
     """Base class of all errors of this package."""
@@ -135,3 +137,9 @@ class ConflictError(StoreError):
 
 class ReplacedError(StoreError):
     """The file was deleted, replaced or truncated while it was open; nothing was written to the wrong file."""
+
+
+def check_option(name: str, value: str, known: Sequence[str]) -> None:
+    """Refuse a value of an argument that is not one of the known values."""
+    if value not in known:
+        raise UsageError(f"{name}={value!r}: expected {', '.join(map(repr, known))}")

@@ -111,6 +111,38 @@ def test_undo_shows_what_moves_and_how_to_go_back(run: Run, dialect: str, tmp_pa
     assert sent(sessiontree.open(path)) == sent(compacted)
 
 
+def test_compactions_of_qwen_code_sessions_are_undone(run: Run, tmp_path: Path) -> None:
+    path = file_of(worked_session(), "qwen", tmp_path)
+    before = sent(sessiontree.open(path))
+    ids = []
+    for _ in range(2):
+        ids.append(run("compact", str(path), "--keep", "900", "--json").json["entry"])
+        run("append", str(path), "user", "and on")
+    undone = run("compact", str(path), "--undo", "--json").json
+    assert (undone["undone"], undone["leftBehind"]) == (ids[1], 1)
+    assert run("compact", str(path), "--undo", "--compaction", ids[0]).code == 0
+    assert sent(sessiontree.open(path)) == before
+    assert "no compaction to undo" in run("compact", str(path), "--undo").err
+
+
+def test_an_agents_own_compaction_of_qwen_code_is_only_undone_if_it_is_named(run: Run, tmp_path: Path) -> None:
+    path = file_of(worked_session(), "qwen", tmp_path)
+    with sessiontree.open(path) as session:
+        entry = session.append({"type": "compaction", "summary": "Qwen's own.", "tokensBefore": 99})
+    assert f"--compaction {entry.id}" in run("compact", str(path), "--undo").err
+    assert run("compact", str(path), "--undo", "--compaction", entry.id).code == 0
+
+
+def test_a_compaction_of_a_session_without_branches_is_not_offered_to_be_undone(run: Run, tmp_path: Path) -> None:
+    path = file_of(worked_session(), "codex", tmp_path)
+    assert "--undo" not in run("compact", str(path), "--keep", "900").err
+    for options in (["--undo"], ["--undo", "--dry-run"]):
+        refused = run("compact", str(path), *options)
+        assert refused.code == 1
+        assert "no branches" in refused.err
+        assert "sessiontree fork" in refused.err
+
+
 def test_session_text_cannot_harm_the_terminal(run: Run, tmp_path: Path) -> None:
     session = worked_session()
     session.append("user", "You must \x1b[31mnever\x1b[0m do \u202e this")

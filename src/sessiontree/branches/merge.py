@@ -8,7 +8,7 @@ docs/decisions/0016-merge.md.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 from msgspec import Struct
@@ -25,7 +25,7 @@ from sessiontree.compaction.summarizers import Request, find_summarizer
 from sessiontree.compaction.touched_files import FileLists
 from sessiontree.core.ids import timestamp
 from sessiontree.dialects.canonical import CanonicalEntry
-from sessiontree.errors import ReadOnlyError, UsageError
+from sessiontree.errors import ReadOnlyError, UsageError, check_option
 from sessiontree.session.reader import CURRENT, Current, Reader
 from sessiontree.session.session import Session
 
@@ -123,6 +123,7 @@ def prepare_merge(
     """Do everything but write: check, summarize, adapt entries. `dry_run` also accepts read-only sessions."""
     if how == "pick":
         raise UsageError("merge cannot pick entries: use `pick`")
+    check_option("how", how, [known for known in get_args(MergeMethod) if known != "pick"])
     other: Reader = session if source is None else source
     target = check_target(session, into, dry_run=dry_run)
     other.node_of(source_leaf)

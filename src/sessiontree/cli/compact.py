@@ -84,7 +84,7 @@ def run(options: Options) -> None:
     output.print_lines(_render(session, done))
     if options.dry_run:
         stderr.print_line("nothing was written (--dry-run)")
-    else:
+    elif not session.dialect.traits.is_linear:
         stderr.print_line(f"`sessiontree compact {shlex.quote(options.session)} --undo` reverts it")
 
 

@@ -13,7 +13,14 @@ import msgspec
 from msgspec import Struct
 
 from sessiontree.compaction import hooks as hook_calls
-from sessiontree.compaction.context_units import LEAF_BEFORE_KEY, SUMMARIZER_KEY, ContextUnits, build_units
+from sessiontree.compaction.context_units import (
+    LEAF_BEFORE_KEY,
+    SUMMARIZER_KEY,
+    ContextUnits,
+    PreviousCompaction,
+    build_units,
+    decode_previous,
+)
 from sessiontree.compaction.cut_point import KEEP_RECENT, Cut, Parts, find_cut, parts_at
 from sessiontree.compaction.hooks import Cancel, Hook, PendingSummary, SuppliedSummary
 from sessiontree.compaction.policies import RESERVE, Policy, Reserve, Window
@@ -362,19 +369,26 @@ def find_undo(session: Session, leaf: str | None, compaction: str | None = None)
 
     A compaction of the session's agent is only undone if it is named: the user has not asked us for it.
     """
+    if session.dialect.traits.is_linear:
+        raise CompactionError(
+            f"{session.location}: a compaction cannot be undone, as these sessions have no branches; "
+            "`sessiontree fork SESSION --at ENTRY` copies the messages up to an entry before it"
+        )
     last = build_units(session, leaf)
     history = _history(session, leaf)
     wanted = None if compaction is None else session.find_entry(compaction)
-    if last.previous is None and wanted is None:
+    on_path = _compaction_on_path(session, leaf, wanted) if last.previous is None else None
+    if last.previous is None and on_path is None and wanted is None:
         raise CompactionError(f"{session.location}: no compaction to undo")
-    if last.previous is not None and wanted in (None, last.previous.id, last.previous.message_id):
-        found = last
-        left = sum(len(unit.messages) for unit in found.units) - _count_kept(found)
+    previous: PreviousCompaction | None
+    if on_path is not None:
+        previous, left = on_path, _count_messages_after(session, history, on_path.id)
+    elif last.previous is not None and wanted in (None, last.previous.id, last.previous.message_id):
+        previous, left = last.previous, sum(len(unit.messages) for unit in last.units) - _count_kept(last)
     else:
         assert wanted is not None
-        found = _units_at_compaction(session, history, wanted)
-        left = sum(isinstance(entry, MessageEntry) for entry in session.entries(history[history.index(wanted) + 1 :]))
-    previous = found.previous
+        previous = _units_at_compaction(session, history, wanted).previous
+        left = _count_messages_after(session, history, wanted)
     assert previous is not None
     if wanted is None and not previous.is_own:
         raise CompactionError(
@@ -393,6 +407,21 @@ def _history(session: Session, leaf: str | None) -> list[str]:
     journal = session.journal
     nodes = session.dialect.find_history(journal, session.node_of(leaf), session.read_options)
     return [journal.tree.ids[node] for node in nodes]
+
+
+def _compaction_on_path(session: Session, leaf: str | None, wanted: str | None) -> PreviousCompaction | None:
+    """The last compaction, or the wanted one, of a format whose paths also have the entries that it replaces."""
+    if session.dialect.traits.one_line_per_entry:
+        return None
+    types, node_of = session.journal.types, session.journal.tree.node_of
+    for id in reversed(session.branch(leaf).context().path):
+        if wanted in (None, id) and types[node_of[id]] == "compaction":
+            return decode_previous(session, [id], ())
+    return None
+
+
+def _count_messages_after(session: Session, history: list[str], id: str) -> int:
+    return sum(isinstance(entry, MessageEntry) for entry in session.entries(history[history.index(id) + 1 :]))
 
 
 def _units_at_compaction(session: Session, history: list[str], wanted: str) -> ContextUnits:

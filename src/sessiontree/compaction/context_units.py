@@ -179,10 +179,10 @@ def _find_previous(
         files = FileLists() if entry.from_hook else FileLists.of_details(entry.details)
         is_own = session.dialect.name == DEFAULT_DIALECT or _names_summarizer(entry.details)
         return PreviousCompaction(entry.id, entry.summary, files, entry.timestamp, is_own=is_own)
-    return _decode_previous(session, ids, by_source) if ids else None
+    return decode_previous(session, ids, by_source) if ids else None
 
 
-def _decode_previous(session: Session, ids: Sequence[str], by_source: Container[str]) -> PreviousCompaction | None:
+def decode_previous(session: Session, ids: Sequence[str], by_source: Container[str]) -> PreviousCompaction | None:
     """Decode the compaction from the first lines of a path."""
     journal = session.journal
     nodes = [node for id in ids[:2] if (node := session.node_of(id)) is not None]

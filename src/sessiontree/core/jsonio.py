@@ -195,16 +195,17 @@ def iter_json(fields: Mapping[str, object]) -> Iterator[bytes]:
 
 def native_fields(value: Value) -> JsonObject:
     """A value as native JSON; the parts of unknown types are their original fields."""
-    fields: JsonObject = _restore_unknown(msgspec.to_builtins(value))
+    fields: JsonObject = restore_unknown(msgspec.to_builtins(value))
     return fields
 
 
-def _restore_unknown(value: Any) -> Any:
+def restore_unknown(value: Any) -> Any:
+    """Replace the parts of unknown types in encoded values by their original fields."""
     if isinstance(value, dict):
         if value.get("type") == UNKNOWN_TAG or value.get("role") == UNKNOWN_TAG:
             return value.get("fields", {})
-        return {name: _restore_unknown(inner) for name, inner in value.items()}
-    return [_restore_unknown(inner) for inner in value] if isinstance(value, list | tuple) else value
+        return {name: restore_unknown(inner) for name, inner in value.items()}
+    return [restore_unknown(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def render_indented_json(value: object) -> str:

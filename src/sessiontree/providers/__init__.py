@@ -13,10 +13,11 @@ message, and a setting of the request enables thinking.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple, TypeAlias, assert_never
+from typing import Literal, NamedTuple, TypeAlias, assert_never, get_args
 
 from sessiontree.core.jsonio import JsonObject, Value
 from sessiontree.core.messages import Message
+from sessiontree.errors import check_option
 from sessiontree.providers.tool_calls import Unanswered, pair_results
 from sessiontree.providers.turns import Conversation, read_conversation, sendable_text, to_turn
 
@@ -84,6 +85,8 @@ def render_stream(messages: Sequence[Message], form: Form, *, unanswered: Unansw
 
 
 def _render(conversation: Conversation, form: Form, unanswered: Unanswered) -> Rendered:
+    check_option("form", form, get_args(Form))
+    check_option("unanswered", unanswered, get_args(Unanswered))
     notes = list(conversation.notes)
     turns = pair_results(conversation.turns, unanswered, notes)
     system: str | None = conversation.system

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
+import msgspec
 from msgspec import Struct
 
-from sessiontree.core.entries import ENTRY_TYPES
+from sessiontree.core.entries import ENTRY_TYPES, EntryBase
 from sessiontree.core.ids import now_ms
-from sessiontree.core.jsonio import Value, find_invalid_field, native_fields, struct_tag
-from sessiontree.core.messages import MESSAGE_ROLES, Block, Message, Role, ToolCall
+from sessiontree.core.jsonio import Value, find_invalid_field, native_fields, restore_unknown, struct_tag
+from sessiontree.core.messages import MESSAGE_ROLES, Block, Message, MessageBase, Role, ToolCall
 from sessiontree.dialects.contract import AS_CLIENT, ReadOptions
-from sessiontree.errors import InvalidEntryError, UsageError
+from sessiontree.errors import InvalidEntryError, check_option
 from sessiontree.session.blob_refs import BLOB_POINTERS, LargeContent
 
 Durability = Literal["append", "turn", "system"]
@@ -33,15 +34,10 @@ class Options(Struct, frozen=True):
     read_options: ReadOptions = AS_CLIENT
 
     def __post_init__(self) -> None:
-        _check_option("durability", self.durability, get_args(Durability))
-        _check_option("appear", self.appear, get_args(Appear))
+        check_option("durability", self.durability, get_args(Durability))
+        check_option("appear", self.appear, get_args(Appear))
         if self.large_content is not None:
-            _check_option("large_content", self.large_content, get_args(LargeContent))
-
-
-def _check_option(name: str, value: str, known: Sequence[str]) -> None:
-    if value not in known:
-        raise UsageError(f"{name}={value!r}: expected {', '.join(map(repr, known))}")
+            check_option("large_content", self.large_content, get_args(LargeContent))
 
 
 EntryInput: TypeAlias = Mapping[str, Any] | Message | Role
@@ -51,6 +47,7 @@ ContentInput: TypeAlias = str | Sequence[Block | Mapping[str, Any]]
 
 _ROLES: frozenset[str] = frozenset(get_args(Role))
 _TOOL_CALL = struct_tag(ToolCall)
+_SCALARS = frozenset([str, int, float, bool, type(None)])
 
 
 def parse_entry_input(
@@ -59,14 +56,12 @@ def parse_entry_input(
     """Type and fields of an entry, from the arguments of `append` (see `Branch.append`)."""
     if type(entry) is dict and not fields and "type" not in entry and (role := entry.get("role")) and type(role) is str:
         # The usual case: a message. It is not modified from here on, so it is not copied.
-        _check_message(role, entry)
-        changes: dict[str, Any] = {} if "timestamp" in entry else {"timestamp": now_ms()}
-        if (blocks := entry.get("content")) and (json := _blocks_as_json(blocks)) is not blocks:
-            changes["content"] = json
-        return "message", {"message": {**entry, **changes} if changes else entry}
+        message = _as_json(entry)
+        _check_message(role, message)
+        return "message", {"message": message if "timestamp" in message else {**message, "timestamp": now_ms()}}
     if isinstance(entry, str):
         body = {"role": entry, "content": content, **fields}
-    elif isinstance(entry, Value):
+    elif isinstance(entry, MessageBase | EntryBase):
         body = {**native_fields(entry), **fields}
     elif isinstance(entry, Mapping):
         body = {**entry, **fields}
@@ -74,8 +69,7 @@ def parse_entry_input(
         raise InvalidEntryError(f"an entry is a mapping, a message or a role, not {type(entry).__name__}")
     else:
         body = dict(fields)
-    if "content" in body:
-        body["content"] = _blocks_as_json(body["content"])
+    body = _as_json(body)
     if "type" in body:
         return _check_entry(body)
     role = body.get("role")
@@ -87,15 +81,34 @@ def parse_entry_input(
     return "message", {"message": body}
 
 
-def _blocks_as_json(content: Any) -> Any:
-    """Content with blocks as JSON, in a list: encoders look for both. Anything else is unchanged."""
-    if isinstance(content, list) and not any(isinstance(block, Value) for block in content):
-        return content
-    return list(map(_block_as_json, content)) if isinstance(content, list | tuple) else content
+def _as_json(fields: dict[str, Any]) -> dict[str, Any]:
+    """An entry with objects instead of values, and lists instead of tuples: encoders look for both."""
+    try:
+        if _is_json(fields):
+            return fields
+        # Bytes stay as they are, to be refused: as the content of a message they would become a text in base64.
+        json = msgspec.to_builtins(fields, builtin_types=(bytes, bytearray), enc_hook=_collection_as_json)
+        found: dict[str, Any] = restore_unknown(json)
+        return found
+    except RecursionError:
+        raise InvalidEntryError("the entry is nested too deeply") from None
 
 
-def _block_as_json(block: Any) -> Any:
-    return native_fields(block) if isinstance(block, Value) else block
+def _is_json(value: object) -> bool:
+    kind = type(value)
+    if kind is dict:
+        return all(map(_is_json, value.values()))  # type: ignore[attr-defined]
+    if kind is list:
+        return all(map(_is_json, value))  # type: ignore[call-overload]
+    return kind in _SCALARS
+
+
+def _collection_as_json(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Sequence):
+        return list(value)
+    raise InvalidEntryError(f"an entry has JSON values only, not {type(value).__name__}")
 
 
 def _check_message(role: str, message: Mapping[str, Any]) -> None:
@@ -115,10 +128,8 @@ def _check_message_fields(role: str, message: Mapping[str, Any]) -> None:
     content = message.get("content")
     if isinstance(content, list | tuple):
         for block in content:
-            fields = _block_as_json(block)
-            kind = fields.get("type") if isinstance(fields, Mapping) else None
-            if kind == _TOOL_CALL:
-                _check_fields(ToolCall, kind, fields)
+            if isinstance(block, dict) and block.get("type") == _TOOL_CALL:
+                _check_fields(ToolCall, _TOOL_CALL, block)
 
 
 def _check_fields(cls: type[Value] | None, kind: str, fields: Mapping[str, Any]) -> None:
@@ -131,8 +142,7 @@ def _check_fields(cls: type[Value] | None, kind: str, fields: Mapping[str, Any])
 
 def _are_blocks(content: object) -> bool:
     return isinstance(content, Sequence) and all(
-        isinstance(block, Value) or (isinstance(block, Mapping) and isinstance(block.get("type"), str))
-        for block in content
+        isinstance(block, dict) and isinstance(block.get("type"), str) for block in content
     )
 
 
@@ -163,6 +173,8 @@ def _check_entry(body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         message = body.get("message")
         if not isinstance(message, Mapping):
             raise InvalidEntryError("an entry of type `message` needs a `message`")
+        if body.get("moreMessages"):  # of results that a client wrote together; only our decoded entries have them
+            raise InvalidEntryError("an entry to append has one message; append each of its messages")
         role = message.get("role")
         _check_role(role, may_be_other=True)
         _check_message_fields(str(role), message)

@@ -38,6 +38,14 @@ _REFERENCES = {
 }
 """Fields that hold ids of other entries."""
 
+_BLOCK_FIELDS: Mapping[str, tuple[str, Any]] = {
+    "image": ("mimeType", "image/png"),
+    "text": ("text", ""),
+    "thinking": ("thinking", ""),
+    "toolCall": ("arguments", {}),
+}
+"""By type of a block, the field that it has to have, and its value if it is unknown."""
+
 _NO_TOKENS = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "totalTokens": 0}
 _NO_COST = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": 0}
 
@@ -239,6 +247,7 @@ def ignored_line(*notes: LossNote) -> EncodedLine:
 # Fields without which Pi or oh-my-pi fails to open a session or to send it, added to every line that is written:
 # * Both need the content of responses and results as blocks, and Pi that of system prompts.
 # * oh-my-pi needs the text of each block of text and thinking, even an empty one.
+# * Both send the type of an image and the arguments of a call as they are, and providers refuse requests without them.
 # * Pi adds up the tokens of every response, oh-my-pi the cost of every usage.
 # Counts nobody has reported are zero, as in the clients' own lines of aborted responses. `core.usage` ignores such
 # zeros, so they never reach statistics.
@@ -249,8 +258,8 @@ def _complete_message(message: Mapping[str, Any]) -> Mapping[str, Any]:
     role, content, usage = message.get("role"), message.get("content"), message.get("usage")
     required: dict[str, Any] = {}
     if type(content) is list:
-        if not all(map(_has_text, content)):
-            required["content"] = [block if _has_text(block) else {**block, block["type"]: ""} for block in content]
+        if not all(map(_is_complete_block, content)):
+            required["content"] = [block if _is_complete_block(block) else _complete_block(block) for block in content]
     elif role in ("assistant", "toolResult"):
         required["content"] = [{"type": "text", "text": content}] if isinstance(content, str) and content else []
     elif role == "system" and not isinstance(content, str):
@@ -295,10 +304,15 @@ def find_missing(kind: str, fields: Mapping[str, Any]) -> dict[str, Any]:
     return completed
 
 
-def _has_text(block: Any) -> bool:
-    """Whether a block has its text, in the field with the name of its type; true for blocks without a text."""
-    kind = block.get("type") if isinstance(block, dict) else None
-    return (kind != "text" and kind != "thinking") or isinstance(block.get(kind), str)
+def _is_complete_block(block: Any) -> bool:
+    """Whether a block has the field that its type requires; true for blocks of other types."""
+    found = _BLOCK_FIELDS.get(kind) if isinstance(block, dict) and isinstance(kind := block.get("type"), str) else None
+    return found is None or isinstance(block.get(found[0]), type(found[1]))
+
+
+def _complete_block(block: dict[str, Any]) -> dict[str, Any]:
+    name, default = _BLOCK_FIELDS[block["type"]]
+    return {**block, name: default}
 
 
 def _complete_usage(usage: Any) -> dict[str, Any]:
