@@ -35,7 +35,7 @@ from sessiontree.conversion.walk import LEAF, end_of_history, is_of_conversation
 from sessiontree.core.context import Context
 from sessiontree.core.entries import CONTEXT_TYPES, Config, ForkOrigin
 from sessiontree.core.ids import new_session_id, timestamp
-from sessiontree.core.messages import BLOCK_TYPES, Message, ToolResult
+from sessiontree.core.messages import BLOCK_TYPES, Message
 from sessiontree.dialects.canonical import CanonicalEntry, Encoded, Encoder, LossNote, NoteKind, SessionMeta
 from sessiontree.dialects.contract import Dialect
 from sessiontree.dialects.passthrough import REPORT
@@ -185,10 +185,6 @@ def _own_config(session: Reader) -> Config | None:
     if config.summary == session.given_name:
         config = msgspec.structs.replace(config, summary=None)
     return None if config == Config() else config
-
-
-def _has_results(branch: _UnlikeBranch) -> bool:
-    return any(isinstance(message, ToolResult) for message in branch.context.messages)
 
 
 def _without_approvals(entry: CanonicalEntry) -> CanonicalEntry:
@@ -352,8 +348,8 @@ class _Conversion:
         unlike: list[_UnlikeBranch] = []
         while found := self._find_more_unlike(unlike, leaf, all_branches=all_branches):
             unlike = sorted([*unlike, *found], key=lambda branch: branch.is_active)
-            # A restated result may be sent for a call with the same id, and no result, on any other branch.
-            if not (all_branches and can_restate and any(map(_has_results, found))):
+            answers_others = (self._risks.may_answer_others(branch.context, leaf) for branch in found)
+            if not (all_branches and can_restate and any(answers_others)):
                 break
             self._risks.watch_restated()
         for _ in unlike:

@@ -90,7 +90,11 @@ class ContextRisks:
         self._open_calls: dict[str | None, tuple[int, tuple[str, ...]]] = {}
         """By entry: the calls of the last answer that have no result yet, if nothing that separates them came
         after it; and the number of that answer."""
+        self._continued: set[str | None] = set()
+        """Entries with open calls that have a child."""
         self._calls: set[str] = set()
+        self._shared_calls: set[str] = set()
+        """Calls that have a result on one branch and may have none on another, or that have the id of another call."""
         self._answered: set[str] = set()
         self._starts: dict[str, int] = {}
         """Entries from which a compaction can keep everything in each client: messages other than results."""
@@ -104,6 +108,14 @@ class ContextRisks:
         _, open_calls = self._open_calls.get(end, _NO_CALLS)
         return self._is_everywhere or end in self._risky or not self._answered.isdisjoint(open_calls)
 
+    def may_answer_others(self, context: Context, current: str | None) -> bool:
+        """Whether a result in a context may be sent for a call on another branch, if it is restated."""
+        _, open_calls = self._open_calls.get(current, _NO_CALLS)
+        shared = self._shared_calls.union(open_calls)
+        return bool(shared) and any(
+            isinstance(message, ToolResult) and message.tool_call_id in shared for message in context.messages
+        )
+
     def watch_restated(self) -> None:
         """Watch an entry that only repeats others."""
         self._is_everywhere = True
@@ -113,6 +125,10 @@ class ContextRisks:
         kind, fields = entry.kind, entry.fields
         risk = self._risky.get(parent, 0)
         answer, open_calls = self._open_calls.get(parent, _NO_CALLS)
+        if open_calls:
+            if parent in self._continued:
+                self._shared_calls.update(open_calls)
+            self._continued.add(parent)
         message = fields.get("message") if kind == "message" else None
         message = message if isinstance(message, dict) else {}
         role = message.get("role")
@@ -122,10 +138,13 @@ class ContextRisks:
             if call not in open_calls:
                 risk = self._count
                 # A client may send a late result on every branch with its call.
-                self._is_everywhere |= call in self._calls
+                if call in self._calls:
+                    self._is_everywhere = True
+                    self._shared_calls.add(call)
             open_calls = tuple(other for other in open_calls if other != call)
         elif role == "assistant":
             answer, open_calls = self._count, tuple(_call_ids(message.get("content")))
+            self._shared_calls.update(self._calls.intersection(open_calls))
             self._calls.update(open_calls)
         elif kind == "compaction":
             kept = fields.get("firstKeptEntryId")
